@@ -1,0 +1,34 @@
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum status error_set(struct error *error, enum status status, const char *format, ...) {
+    if (error == NULL)
+        return status;
+    error->status = status;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(error->text, sizeof error->text, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+const char *status_name(enum status status) {
+    static const char *const names[] = {
+        [STATUS_OK] = "ok",
+        [STATUS_FAILED] = "failed",
+        [STATUS_USAGE] = "usage",
+        [STATUS_NO_PROCESS] = "no such process",
+        [STATUS_PERMISSION] = "permission denied",
+        [STATUS_NOT_PYTHON] = "not Python",
+        [STATUS_DAMAGED] = "damaged",
+        [STATUS_UNREADABLE] = "unreadable",
+        [STATUS_TORN] = "inconsistent",
+        [STATUS_LIMIT] = "limit reached",
+        [STATUS_NOT_FOUND] = "not found",
+    };
+    if ((size_t)status >= sizeof names / sizeof names[0])
+        return "unknown";
+    return names[status];
+}

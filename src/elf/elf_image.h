@@ -1,0 +1,37 @@
+/* Symbols of an ELF object: as it is mapped in a target's memory (needs no file), or in its file. */
+#ifndef STROBE_ELF_ELF_IMAGE_H
+#define STROBE_ELF_ELF_IMAGE_H
+
+#include "base/memory.h"
+
+#include <stdbool.h>
+
+/* One object mapped into a target. */
+struct elf_image {
+    struct memory *memory; /* borrowed */
+    remote_addr base;      /* start of the mapping of file offset 0 */
+    uint64_t load_bias;    /* what to add to an address in the file: base - page-aligned p_vaddr of the first PT_LOAD */
+    bool is_64bit;
+    uint16_t machine;
+    remote_addr symbols, strings, gnu_hash, sysv_hash; /* from PT_DYNAMIC; 0 when absent */
+    uint64_t strings_size;
+};
+
+/* Reads the headers at `base`. STATUS_DAMAGED when no ELF object stands there. */
+enum status elf_image_open(struct elf_image *image, struct memory *memory, remote_addr base) MUST_USE;
+
+/* The run-time address of a symbol that the object defines in its dynamic symbol table (GNU or SysV hash). */
+enum status elf_image_find(struct elf_image *image, const char *name, remote_addr *address) MUST_USE;
+
+/* An object's file (libelf). */
+struct elf_file;
+enum status elf_file_open(int fd,
+                          struct elf_file **file) MUST_USE; /* keeps its own descriptor; fd stays the caller's */
+void elf_file_free(struct elf_file *file);
+/* Address in the file's own numbering (add the load bias) of a symbol in .symtab or .dynsym. */
+enum status elf_file_find_symbol(struct elf_file *file, const char *name, uint64_t *address) MUST_USE;
+/* The same and the size of a section. */
+enum status elf_file_find_section(struct elf_file *file, const char *name, uint64_t *address,
+                                  uint64_t *size_bytes) MUST_USE;
+
+#endif

@@ -1,0 +1,93 @@
+/* A process seen from outside. The only folder that makes system calls about other processes; what differs between
+ * systems stands in one sub-folder each (linux/). */
+#ifndef STROBE_PROCESS_PROCESS_H
+#define STROBE_PROCESS_PROCESS_H
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* An open process. Keeps the descriptors it needs open, so that a reused process id is noticed. */
+struct process;
+
+/* STATUS_NO_PROCESS (also for a zombie), STATUS_PERMISSION (naming the setting to change: ptrace_scope, user,
+ * capability), STATUS_NOT_PYTHON for a kernel thread. */
+enum status process_open(pid_t pid, struct process **process, struct error *error) MUST_USE;
+void process_free(struct process *process);
+
+pid_t process_pid(const struct process *process);
+/* The process id as the process itself sees it (innermost PID namespace). */
+pid_t process_own_pid(const struct process *process);
+/* Whether it still lives (not a zombie, and the same process as at process_open). */
+bool process_alive(const struct process *process);
+
+/* Reads its memory with process_vm_readv, or pread on /proc/PID/mem where that is not to be had. Owned by the process.
+ */
+struct memory *process_memory(struct process *process);
+
+/* The command line, as an array of strings with a NULL behind it. Owned by the process. */
+char **process_command(struct process *process);
+
+/* One line of the memory map. */
+struct mapping {
+    remote_addr start;
+    remote_addr end;
+    uint64_t file_offset;
+    uint64_t inode;
+    uint32_t device;
+    bool readable, writable, executable;
+    bool deleted;     /* the file's name is gone; `path` is what it was, without the " (deleted)" */
+    const char *path; /* "" for anonymous memory */
+};
+
+struct mappings {
+    struct mapping *items;
+    size_t count;
+    char *paths; /* storage of the paths */
+};
+
+/* Reads the memory map, sorted by address. The caller releases it. */
+enum status process_read_mappings(struct process *process, struct mappings *mappings, struct error *error) MUST_USE;
+void mappings_release(struct mappings *mappings);
+/* The mapping that holds `address`, or NULL. */
+const struct mapping *mappings_find(const struct mappings *mappings, remote_addr address);
+
+/* Opens the file behind a mapping, whatever became of its name: through map_files, else through the process's root when
+ * device and inode still agree. *fd is the caller's. STATUS_NOT_FOUND when the file cannot be had any more. */
+enum status process_open_mapped_file(struct process *process, const struct mapping *mapping, int *fd) MUST_USE;
+
+/* Opens a path as the target sees it (its root and, for a relative path, its working directory), read-only. */
+enum status process_open_path(struct process *process, const char *path, int *fd) MUST_USE;
+
+enum thread_run_state { THREAD_IDLE, THREAD_RUNNING };
+
+/* One thread as the system knows it. */
+struct system_thread {
+    pid_t tid;     /* as strobe sees it */
+    pid_t own_tid; /* as the process itself sees it (PID namespaces) */
+    enum thread_run_state state;
+    char comm[16]; /* the kernel's name for it */
+    /* The address that the thread waits on when it sits in futex(2), else 0. */
+    remote_addr futex_address;
+};
+
+struct system_threads {
+    struct system_thread *items;
+    size_t count;
+};
+
+/* Lists the threads. A thread that ends meanwhile is left out. Futex addresses are read when with_futexes. */
+enum status process_read_threads(struct process *process, bool with_futexes, struct system_threads *threads,
+                                 struct error *error) MUST_USE;
+void system_threads_release(struct system_threads *threads);
+
+/* Stops all threads (seized, never with a signal the target could see) until process_resume. If strobe dies meanwhile,
+ * the kernel lets them go. Threads born during the stop are stopped too. */
+enum status process_pause(struct process *process, struct error *error) MUST_USE;
+void process_resume(struct process *process);
+
+#endif
