@@ -1,0 +1,20 @@
+/* Memory that is given back all at once. */
+#ifndef STROBE_BASE_ARENA_H
+#define STROBE_BASE_ARENA_H
+
+#include <stddef.h>
+
+struct arena_block;
+
+/* Zero-initialised is an empty arena. */
+struct arena {
+    struct arena_block *blocks;
+};
+
+void arena_release(struct arena *arena);
+/* Zeroed memory, aligned for any type, that lives until arena_release. NULL when there is none. */
+void *arena_take(struct arena *arena, size_t size_bytes);
+/* A NUL-terminated copy of `size_bytes` bytes of text. NULL when there is no memory. */
+char *arena_copy_text(struct arena *arena, const char *text, size_t size_bytes);
+
+#endif
