@@ -1,1 +1,115 @@
-#include "cpython/runtime.h"
+#include "unwind/python_stack.h"
+
+#include "unwind/frame_chain.h"
+
+#include <stdlib.h>
+
+void stack_reader_init(struct stack_reader *reader, struct runtime *runtime, struct code_cache *codes) {
+    *reader = (struct stack_reader){.runtime = runtime, .codes = codes};
+    stack_image_init(&reader->image, runtime->live);
+}
+
+void stack_reader_release(struct stack_reader *reader) {
+    stack_image_release(&reader->image);
+    free(reader->chain.items);
+    stack_reader_init(reader, reader->runtime, reader->codes);
+}
+
+struct memory *stack_reader_memory(struct stack_reader *reader) {
+    return &reader->image.memory;
+}
+
+void python_stack_release(struct python_stack *stack) {
+    free(stack->frames);
+    *stack = (struct python_stack){0};
+}
+
+static enum status add_frame(struct python_stack *stack, const struct stack_frame *frame) {
+    if (stack->count == stack->capacity) {
+        size_t capacity = stack->capacity > 0 ? stack->capacity * 2 : 32;
+        struct stack_frame *frames = realloc(stack->frames, capacity * sizeof frames[0]);
+        if (frames == NULL)
+            return STATUS_FAILED;
+        stack->frames = frames;
+        stack->capacity = capacity;
+    }
+    stack->frames[stack->count++] = *frame;
+    return STATUS_OK;
+}
+
+/* The instruction as a byte offset into the bytecode; negative when the frame has not begun. */
+static enum status instruction_offset(struct stack_reader *reader, const struct stack_frame *frame, int64_t *offset) {
+    if (frame->code->bytecode == 0) {
+        *offset = (int64_t)frame->frame.instruction;
+    } else {
+        remote_addr start = 0;
+        TRY(code_bytecode_start(reader->runtime, frame->code, frame->frame.tlbc_index, &start));
+        *offset = (int64_t)(frame->frame.instruction - start);
+    }
+    /* One code unit before the first is where a frame stands that has not begun (3.11, 3.12). */
+    return *offset < -2 || *offset > (int64_t)frame->code->bytecode_bytes ? STATUS_TORN : STATUS_OK;
+}
+
+/* As the interpreter itself does (_PyFrame_IsIncomplete, Include/internal/pycore_frame.h 3.11 to 3.15): frames whose
+ * setting-up instructions have not all run are not shown, generators excepted. This also leaves out the shims that
+ * 3.13+ puts under __init__. */
+static bool is_incomplete(const struct stack_frame *frame, int64_t offset) {
+    if (frame->code->bytecode == 0 || frame->frame.owner == FRAME_OWNED_BY_GENERATOR)
+        return false;
+    return offset < (int64_t)frame->code->first_traceable_bytes;
+}
+
+static enum status resolve(struct stack_reader *reader, struct stack_frame *frame, bool *shown) {
+    int64_t offset = 0;
+    *shown = true;
+    TRY(code_cache_get(reader->codes, frame->frame.code, &frame->code));
+    TRY(instruction_offset(reader, frame, &offset));
+    *shown = !is_incomplete(frame, offset);
+    if (offset < 0)
+        frame->position = (struct source_position){frame->code->lines.first_line, -1, -1, -1};
+    else
+        (void)linetable_lookup(&frame->code->lines, (uint32_t)offset, &frame->position);
+    return STATUS_OK;
+}
+
+/* Names, lines, and what is not to be shown. A bad frame costs itself, not the stack. */
+static enum status resolve_chain(struct stack_reader *reader, struct python_stack *stack) {
+    for (size_t i = 0; i < reader->chain.count; i++) {
+        struct stack_frame frame = {.frame = reader->chain.items[i]};
+        if (frame.frame.boundary)
+            continue;
+        bool shown = true;
+        frame.status = resolve(reader, &frame, &shown);
+        if (frame.status == STATUS_FAILED)
+            return STATUS_FAILED;
+        if (frame.status != STATUS_OK) {
+            frame.code = NULL;
+            stack->consistent = false;
+        }
+        if (shown)
+            TRY(add_frame(stack, &frame));
+    }
+    return STATUS_OK;
+}
+
+static enum status attempt(struct stack_reader *reader, struct thread_state *thread, struct python_stack *stack) {
+    bool linked = !layout_has(reader->runtime->layout.frame.size);
+    enum status status = linked ? frame_chain_read_objects(reader, thread, &stack->consistent, &stack->cut)
+                                : frame_chain_read_stack(reader, thread, &stack->consistent, &stack->cut);
+    stack->count = 0;
+    if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+        return status;
+    TRY(resolve_chain(reader, stack));
+    if (status == STATUS_OK)
+        return STATUS_OK;
+    stack->consistent = false;
+    return add_frame(stack, &(struct stack_frame){.status = status});
+}
+
+enum status python_stack_read(struct stack_reader *reader, struct thread_state *thread, unsigned max_attempts,
+                              struct python_stack *stack) {
+    stack->consistent = false;
+    for (stack->attempts = 0; !stack->consistent && stack->attempts < max_attempts; stack->attempts++)
+        TRY(attempt(reader, thread, stack));
+    return STATUS_OK;
+}

@@ -1,0 +1,153 @@
+#include "cpython/code.h"
+
+#include "base/bytes.h"
+#include "cpython/string.h"
+
+#include <string.h>
+
+enum {
+    MAX_NAME_CHARACTERS = 1 << 20,
+    MAX_LINETABLE_BYTES = 64 << 20,
+    MAX_BYTECODE_BYTES = 256 << 20,
+    MAX_TLBC_ENTRIES = 1 << 20,
+    CODE_UNIT_BYTES = 2,
+};
+
+void code_cache_init(struct code_cache *cache, struct runtime *runtime) {
+    *cache = (struct code_cache){.runtime = runtime};
+}
+
+void code_cache_release(struct code_cache *cache) {
+    map_release(&cache->by_address);
+    arena_release(&cache->arena);
+    code_cache_init(cache, cache->runtime);
+}
+
+/* Code objects are told from others by their type; the type by its name, the first time. Types are static, so all
+ * interpreters of a process share this one. */
+static enum status check_type(struct code_cache *cache, remote_addr type) {
+    if (type == cache->code_type && type != 0)
+        return STATUS_OK;
+    struct runtime *runtime = cache->runtime;
+    remote_addr name = 0;
+    char text[8];
+    if (cache->code_type != 0)
+        return STATUS_TORN;
+    TRY(memory_read_u64(runtime->objects, type + runtime->layout.type.tp_name, &name));
+    TRY(memory_read_cstring(runtime->objects, name, text, sizeof text));
+    if (strcmp(text, "code") != 0)
+        return STATUS_TORN;
+    cache->code_type = type;
+    return STATUS_OK;
+}
+
+static enum status read_name(struct code_cache *cache, remote_addr address, const char **name) {
+    struct buffer text;
+    buffer_init(&text, (size_t)MAX_NAME_CHARACTERS * 12);
+    enum status status = string_read(cache->runtime, address, MAX_NAME_CHARACTERS, &text, NULL);
+    if (status == STATUS_OK) {
+        *name = arena_copy_text(&cache->arena, buffer_text(&text), text.size_bytes);
+        status = *name != NULL ? STATUS_OK : STATUS_FAILED;
+    }
+    buffer_release(&text);
+    return status;
+}
+
+static enum status read_linetable(struct code_cache *cache, remote_addr address, struct code *code) {
+    struct runtime *runtime = cache->runtime;
+    const struct layout *layout = &runtime->layout;
+    uint64_t size_bytes = 0;
+    TRY(memory_read_u64(runtime->objects, address + layout->object.ob_size, &size_bytes));
+    if (size_bytes > MAX_LINETABLE_BYTES)
+        return STATUS_TORN;
+    uint8_t *bytes = arena_take(&cache->arena, (size_t)size_bytes + 1);
+    if (bytes == NULL)
+        return STATUS_FAILED;
+    TRY(memory_read(runtime->objects, address + layout->bytes.ob_sval, bytes, (size_t)size_bytes));
+    code->lines.bytes = bytes;
+    code->lines.size_bytes = (size_t)size_bytes;
+    code->lines.format = linetable_format_of(layout_minor(layout));
+    return STATUS_OK;
+}
+
+/* Bytecode is part of the code object from 3.11 on, a bytes object of its own before. */
+static enum status read_bytecode_extent(struct code_cache *cache, const uint8_t *header, struct code *code) {
+    const struct layout *layout = &cache->runtime->layout;
+    uint64_t size = 0;
+    if (!layout_has(layout->code.co_code_adaptive)) {
+        remote_addr bytes = load_u64(header + layout->code.co_code);
+        TRY(memory_read_u64(cache->runtime->objects, bytes + layout->object.ob_size, &size));
+    } else {
+        size = load_u64(header + layout->object.ob_size);
+        size = size > MAX_BYTECODE_BYTES ? size : size * CODE_UNIT_BYTES;
+        code->bytecode = code->address + layout->code.co_code_adaptive;
+        code->first_traceable_bytes = load_u32(header + layout->code.co_firsttraceable) * CODE_UNIT_BYTES;
+    }
+    if (size > MAX_BYTECODE_BYTES)
+        return STATUS_TORN;
+    code->bytecode_bytes = (uint32_t)size;
+    return STATUS_OK;
+}
+
+static enum status decode(struct code_cache *cache, const uint8_t *header, struct code *code) {
+    const struct layout_code *fields = &cache->runtime->layout.code;
+    code->flags = load_u32(header + fields->co_flags);
+    code->lines.first_line = load_i32(header + fields->co_firstlineno);
+    code->argument_count = load_u32(header + fields->co_argcount) + load_u32(header + fields->co_kwonlyargcount) +
+                           ((code->flags & CODE_VARARGS) != 0) + ((code->flags & CODE_VARKEYWORDS) != 0);
+    if (layout_has(fields->co_tlbc))
+        code->tlbc = load_u64(header + fields->co_tlbc);
+    TRY(read_bytecode_extent(cache, header, code));
+    TRY(read_name(cache, load_u64(header + fields->co_name), &code->name));
+    TRY(read_name(cache, load_u64(header + fields->co_filename), &code->filename));
+    if (layout_has(fields->co_qualname))
+        TRY(read_name(cache, load_u64(header + fields->co_qualname), &code->qualname));
+    return read_linetable(cache, load_u64(header + fields->co_linetable), code);
+}
+
+static enum status read_code(struct code_cache *cache, remote_addr address, struct code **result) {
+    uint8_t header[512];
+    const struct layout *layout = &cache->runtime->layout;
+    size_t size_bytes = layout->code.size;
+    if (size_bytes > sizeof header)
+        size_bytes = sizeof header;
+    TRY(memory_read(cache->runtime->objects, address, header, size_bytes));
+    TRY(check_type(cache, load_u64(header + layout->object.ob_type)));
+    struct code *code = arena_take(&cache->arena, sizeof *code);
+    if (code == NULL)
+        return STATUS_FAILED;
+    code->address = address;
+    TRY(decode(cache, header, code));
+    *result = code;
+    return STATUS_OK;
+}
+
+enum status code_cache_get(struct code_cache *cache, remote_addr address, const struct code **result) {
+    uint64_t known = 0;
+    if (map_get(&cache->by_address, address, &known)) {
+        *result = (const struct code *)(uintptr_t)known;
+        return STATUS_OK;
+    }
+    struct code *code = NULL;
+    TRY(read_code(cache, address, &code));
+    TRY(map_set(&cache->by_address, address, (uint64_t)(uintptr_t)code));
+    *result = code;
+    return STATUS_OK;
+}
+
+enum status code_bytecode_start(struct runtime *runtime, const struct code *code, int32_t tlbc_index,
+                                remote_addr *start) {
+    *start = code->bytecode;
+    if (tlbc_index <= 0 || code->tlbc == 0)
+        return STATUS_OK;
+    /* _PyCodeArray { Py_ssize_t size; char *entries[]; } (Include/cpython/code.h 3.14); a null entry is a thread that
+     * has no copy and runs the code object's own. The array grows, so it is read live. */
+    uint64_t count = 0, entry = 0;
+    TRY(memory_read_u64(runtime->live, code->tlbc, &count));
+    if (count > MAX_TLBC_ENTRIES || (uint64_t)tlbc_index >= count)
+        return STATUS_TORN;
+    TRY(memory_read_u64(runtime->live, code->tlbc + sizeof(uint64_t) * (1 + (uint64_t)tlbc_index), &entry));
+    if (entry != 0)
+        *start = entry;
+    return STATUS_OK;
+}

@@ -1,0 +1,47 @@
+/* Code objects, decoded once. */
+#ifndef STROBE_CPYTHON_CODE_H
+#define STROBE_CPYTHON_CODE_H
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "cpython/linetable.h"
+#include "cpython/runtime.h"
+
+/* co_flags (Include/cpython/code.h) */
+enum { CODE_OPTIMIZED = 0x1, CODE_NEWLOCALS = 0x2, CODE_VARARGS = 0x4, CODE_VARKEYWORDS = 0x8 };
+
+/* Everything that a stack needs to know of a code object. Text is UTF-8 with lone surrogates escaped. */
+struct code {
+    remote_addr address;
+    const char *name;
+    const char *qualname; /* NULL before 3.11 */
+    const char *filename;
+    struct linetable lines;
+    remote_addr bytecode; /* 3.11+: address of the first instruction; 0 before, where frames count from 0 */
+    uint32_t bytecode_bytes;
+    uint32_t first_traceable_bytes; /* 3.11+: instructions before this one only set the frame up */
+    uint32_t flags;
+    uint32_t argument_count; /* positional, keyword-only, *args and **kwargs together */
+    remote_addr tlbc;        /* 3.14+ free-threaded: the array of per-thread copies of the bytecode, else 0 */
+};
+
+/* The code objects of one runtime. Not thread-safe. */
+struct code_cache {
+    struct runtime *runtime; /* borrowed */
+    struct map by_address;
+    struct arena arena;
+    remote_addr code_type; /* 0 until the first code object was seen */
+};
+
+void code_cache_init(struct code_cache *cache, struct runtime *runtime);
+void code_cache_release(struct code_cache *cache);
+
+/* The code object at `address`, decoded at its first use; owned by the cache until code_cache_release. STATUS_TORN when
+ * no code object stands there, STATUS_UNREADABLE when nothing does. */
+enum status code_cache_get(struct code_cache *cache, remote_addr address, const struct code **code) MUST_USE;
+
+/* Where the bytecode starts that a frame with this tlbc_index runs (free-threaded 3.14+; others pass 0). */
+enum status code_bytecode_start(struct runtime *runtime, const struct code *code, int32_t tlbc_index,
+                                remote_addr *start) MUST_USE;
+
+#endif

@@ -1,0 +1,129 @@
+#include "cpython/interp.h"
+
+#include "base/bytes.h"
+
+enum status interp_first(struct runtime *runtime, remote_addr *address) {
+    return memory_read_u64(runtime->live, runtime->address + runtime->layout.runtime.interpreters_head, address);
+}
+
+/* Adds a read of the field at `offset`, unless this version has none; then *value stays as it is. */
+static void want(struct memory_piece *pieces, size_t *count, remote_addr base, layout_offset offset, void *value,
+                 size_t size_bytes) {
+    if (layout_has(offset))
+        pieces[(*count)++] = (struct memory_piece){base + offset, value, size_bytes};
+}
+
+/* Up to 3.11 the one GIL is part of the runtime and its holder is `gilstate.tstate_current` (Python/ceval_gil.h 3.11).
+ */
+static enum status read_runtime_gil(struct runtime *runtime, struct interp *interp) {
+    const struct layout *layout = &runtime->layout;
+    interp->gil = runtime->address + layout->runtime.gil;
+    interp->gil_enabled = true;
+    uint32_t locked = 0;
+    struct memory_piece pieces[2];
+    size_t count = 0;
+    want(pieces, &count, interp->gil, layout->gil.locked, &locked, sizeof locked);
+    want(pieces, &count, runtime->address, layout->runtime.tstate_current, &interp->gil_holder, sizeof(remote_addr));
+    TRY(memory_read_pieces(runtime->live, pieces, count));
+    if (locked != 1)
+        interp->gil_holder = 0;
+    return STATUS_OK;
+}
+
+/* From 3.12 each interpreter points to the GIL it uses, its own or the main interpreter's (Python/ceval_gil.c 3.12). */
+static enum status read_interp_gil(struct runtime *runtime, struct interp *interp) {
+    const struct layout *layout = &runtime->layout;
+    if (interp->gil == 0)
+        return STATUS_OK;
+    int32_t locked = 0;
+    int32_t enabled = layout->free_threaded ? 0 : 1;
+    struct memory_piece pieces[3];
+    size_t count = 0;
+    want(pieces, &count, interp->gil, layout->gil.locked, &locked, sizeof locked);
+    want(pieces, &count, interp->gil, layout->gil.last_holder, &interp->gil_holder, sizeof(remote_addr));
+    if (layout->free_threaded)
+        want(pieces, &count, interp->gil, layout->gil.enabled, &enabled, sizeof enabled);
+    TRY(memory_read_pieces(runtime->live, pieces, count));
+    interp->gil_enabled = enabled != 0;
+    if (!interp->gil_enabled)
+        interp->gil = 0;
+    if (!interp->gil_enabled || locked != 1)
+        interp->gil_holder = 0;
+    return STATUS_OK;
+}
+
+enum status interp_read(struct runtime *runtime, remote_addr address, struct interp *interp) {
+    const struct layout *layout = &runtime->layout;
+    *interp = (struct interp){.address = address};
+    uint32_t collecting = 0;
+    struct memory_piece pieces[9];
+    size_t count = 0;
+    want(pieces, &count, address, layout->interp.id, &interp->id, sizeof interp->id);
+    want(pieces, &count, address, layout->interp.next, &interp->next, sizeof(remote_addr));
+    want(pieces, &count, address, layout->interp.threads_head, &interp->threads_head, sizeof(remote_addr));
+    want(pieces, &count, address, layout->interp.modules, &interp->modules, sizeof(remote_addr));
+    want(pieces, &count, address, layout->interp.sysdict, &interp->sysdict, sizeof(remote_addr));
+    want(pieces, &count, address, layout->interp.ceval_gil, &interp->gil, sizeof(remote_addr));
+    want(pieces, &count, address, layout->interp.gc_collecting, &collecting, sizeof collecting);
+    want(pieces, &count, address, layout->interp.gc_frame, &interp->gc_frame, sizeof(remote_addr));
+    want(pieces, &count, runtime->address, layout->runtime.gc_collecting, &collecting, sizeof collecting);
+    TRY(memory_read_pieces(runtime->live, pieces, count));
+    interp->collecting = collecting == 1;
+    if (!interp->collecting)
+        interp->gc_frame = 0;
+    return layout_has(layout->runtime.gil) ? read_runtime_gil(runtime, interp) : read_interp_gil(runtime, interp);
+}
+
+/* The span of a PyThreadState that holds every field we use: read in one piece so that they agree with each other. */
+static size_t thread_span(const struct layout_thread *fields) {
+    const layout_offset used[] = {fields->next,          fields->interp,         fields->frame,
+                                  fields->cframe,        fields->thread_id,      fields->native_thread_id,
+                                  fields->current_frame, fields->datastack_chunk};
+    layout_offset last = 0;
+    for (size_t i = 0; i < sizeof used / sizeof used[0]; i++)
+        if (layout_has(used[i]) && used[i] > last)
+            last = used[i];
+    return last + 2 * sizeof(uint64_t); /* datastack_top stands behind datastack_chunk */
+}
+
+static uint64_t field(const uint8_t *bytes, layout_offset offset) {
+    return layout_has(offset) ? load_u64(bytes + offset) : 0;
+}
+
+/* 3.11 and 3.12 keep the innermost frame behind one more pointer, which changes with each C recursion into the
+ * interpreter (struct _PyCFrame, Include/cpython/pystate.h 3.11). */
+static enum status find_frame_slot(struct runtime *runtime, const uint8_t *bytes, struct thread_state *thread) {
+    const struct layout_thread *fields = &runtime->layout.thread;
+    if (layout_has(fields->cframe)) {
+        remote_addr cframe = load_u64(bytes + fields->cframe);
+        if (cframe == 0)
+            return STATUS_OK;
+        thread->frame_slot = cframe + runtime->layout.cframe.current_frame;
+        return memory_read_u64(runtime->live, thread->frame_slot, &thread->frame);
+    }
+    layout_offset slot = layout_has(fields->current_frame) ? fields->current_frame : fields->frame;
+    thread->frame_slot = thread->address + slot;
+    thread->frame = load_u64(bytes + slot);
+    return STATUS_OK;
+}
+
+enum status thread_state_read(struct runtime *runtime, remote_addr address, struct thread_state *thread) {
+    const struct layout_thread *fields = &runtime->layout.thread;
+    uint8_t bytes[1024];
+    size_t span = thread_span(fields);
+    if (span > sizeof bytes)
+        return STATUS_LIMIT;
+    TRY(memory_read(runtime->live, address, bytes, span));
+    *thread = (struct thread_state){
+        .address = address,
+        .next = field(bytes, fields->next),
+        .interp = field(bytes, fields->interp),
+        .datastack_chunk = field(bytes, fields->datastack_chunk),
+        .thread_id = field(bytes, fields->thread_id),
+        .native_thread_id = field(bytes, fields->native_thread_id),
+    };
+    /* datastack_chunk, datastack_top, datastack_limit follow each other since they exist (cpython/pystate.h 3.11). */
+    if (layout_has(fields->datastack_chunk))
+        thread->datastack_top = load_u64(bytes + fields->datastack_chunk + sizeof(uint64_t));
+    return find_frame_slot(runtime, bytes, thread);
+}

@@ -1,0 +1,47 @@
+/* Interpreters and their threads, as CPython keeps them. */
+#ifndef STROBE_CPYTHON_INTERP_H
+#define STROBE_CPYTHON_INTERP_H
+
+#include "cpython/runtime.h"
+
+#include <stdbool.h>
+
+/* More than this many is a damaged list. */
+enum { MAX_INTERPRETERS = 10000, MAX_THREADS = 1000000 };
+
+struct interp {
+    remote_addr address;
+    int64_t id;
+    remote_addr next;
+    remote_addr threads_head;
+    remote_addr modules; /* the dict sys.modules */
+    remote_addr sysdict;
+    /* The GIL this interpreter uses; all zero in a free-threaded build whose GIL is off. */
+    remote_addr gil;
+    remote_addr gil_holder; /* the thread state that holds it, 0 when nobody does */
+    bool gil_enabled;
+    bool collecting;      /* a garbage collection is running */
+    remote_addr gc_frame; /* 3.15+: the frame in which it runs */
+};
+
+enum status interp_first(struct runtime *runtime, remote_addr *address) MUST_USE;
+enum status interp_read(struct runtime *runtime, remote_addr address, struct interp *interp) MUST_USE;
+
+/* A PyThreadState. */
+struct thread_state {
+    remote_addr address;
+    remote_addr next;
+    remote_addr interp;
+    /* The innermost frame: a PyFrameObject up to 3.10, a _PyInterpreterFrame after; 0 when no Python code runs. */
+    remote_addr frame;
+    /* Where that pointer itself stands, to look again later. */
+    remote_addr frame_slot;
+    remote_addr datastack_chunk; /* 3.11+ */
+    remote_addr datastack_top;   /* 3.11+ */
+    uint64_t thread_id;          /* threading.get_ident() */
+    uint64_t native_thread_id;   /* 3.11+, else 0 */
+};
+
+enum status thread_state_read(struct runtime *runtime, remote_addr address, struct thread_state *thread) MUST_USE;
+
+#endif

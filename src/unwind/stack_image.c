@@ -1,0 +1,111 @@
+#include "unwind/stack_image.h"
+
+#include "base/bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CHUNK_HEADER_BYTES = 32,
+    /* DATA_STACK_CHUNK_SIZE is 16 KiB; a chunk is larger only for a frame that would not fit. */
+    MAX_CHUNK_BYTES = 64 << 20,
+    MAX_CHUNKS = 1 << 16,
+};
+
+static bool piece_holds(const struct stack_piece *piece, remote_addr address, size_t size_bytes) {
+    return address >= piece->address && address - piece->address < piece->size_bytes &&
+           piece->size_bytes - (address - piece->address) >= size_bytes;
+}
+
+static const struct stack_piece *find_piece(const struct stack_image *image, remote_addr address, size_t size_bytes) {
+    if (image->last_hit < image->count && piece_holds(&image->pieces[image->last_hit], address, size_bytes))
+        return &image->pieces[image->last_hit];
+    for (size_t i = 0; i < image->count; i++)
+        if (piece_holds(&image->pieces[i], address, size_bytes))
+            return &image->pieces[i];
+    return NULL;
+}
+
+static enum status read_through(struct memory *memory, remote_addr address, void *buffer, size_t size_bytes) {
+    struct stack_image *image = (struct stack_image *)memory;
+    const struct stack_piece *piece = find_piece(image, address, size_bytes);
+    if (piece == NULL)
+        return memory_read(image->live, address, buffer, size_bytes);
+    memcpy(buffer, piece->bytes + (address - piece->address), size_bytes);
+    image->last_hit = (size_t)(piece - image->pieces);
+    return STATUS_OK;
+}
+
+void stack_image_init(struct stack_image *image, struct memory *live) {
+    *image = (struct stack_image){.memory = {.read = read_through}, .live = live};
+}
+
+void stack_image_release(struct stack_image *image) {
+    for (size_t i = 0; i < image->capacity; i++)
+        free(image->pieces[i].bytes);
+    free(image->pieces);
+    stack_image_init(image, image->live);
+}
+
+void stack_image_clear(struct stack_image *image) {
+    image->count = 0;
+    image->last_hit = 0;
+    image->next_chunk = 0;
+}
+
+bool stack_image_holds(const struct stack_image *image, remote_addr address) {
+    return find_piece(image, address, 1) != NULL;
+}
+
+static enum status grow(struct stack_image *image) {
+    size_t capacity = image->capacity > 0 ? image->capacity * 2 : 4;
+    struct stack_piece *pieces = realloc(image->pieces, capacity * sizeof pieces[0]);
+    if (pieces == NULL)
+        return STATUS_FAILED;
+    memset(pieces + image->capacity, 0, (capacity - image->capacity) * sizeof pieces[0]);
+    image->pieces = pieces;
+    image->capacity = capacity;
+    return STATUS_OK;
+}
+
+enum status stack_image_reserve(struct stack_image *image, remote_addr address, size_t size_bytes, uint8_t **bytes) {
+    if (image->count >= MAX_CHUNKS || size_bytes > MAX_CHUNK_BYTES)
+        return STATUS_LIMIT;
+    if (image->count == image->capacity)
+        TRY(grow(image));
+    struct stack_piece *piece = &image->pieces[image->count];
+    if (piece->capacity_bytes < size_bytes) {
+        uint8_t *grown = realloc(piece->bytes, size_bytes);
+        if (grown == NULL)
+            return STATUS_FAILED;
+        piece->bytes = grown;
+        piece->capacity_bytes = size_bytes;
+    }
+    piece->address = address;
+    piece->size_bytes = size_bytes;
+    *bytes = piece->bytes;
+    return STATUS_OK;
+}
+
+void stack_image_commit(struct stack_image *image) {
+    image->count++;
+}
+
+enum status stack_image_extend_to(struct stack_image *image, const struct layout *layout, remote_addr address) {
+    while (image->next_chunk != 0) {
+        remote_addr chunk = image->next_chunk;
+        uint8_t header[CHUNK_HEADER_BYTES];
+        TRY(memory_read(image->live, chunk, header, sizeof header));
+        uint64_t size_bytes = load_u64(header + layout->stack_chunk.size);
+        if (size_bytes < sizeof header || size_bytes > MAX_CHUNK_BYTES)
+            return STATUS_TORN;
+        uint8_t *bytes = NULL;
+        TRY(stack_image_reserve(image, chunk, (size_t)size_bytes, &bytes));
+        TRY(memory_read(image->live, chunk, bytes, (size_t)size_bytes));
+        stack_image_commit(image);
+        image->next_chunk = load_u64(bytes + layout->stack_chunk.previous);
+        if (address >= chunk && address - chunk < size_bytes)
+            return STATUS_OK;
+    }
+    return STATUS_NOT_FOUND;
+}
