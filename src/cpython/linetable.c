@@ -142,8 +142,7 @@ static bool read_one_line(struct linetable_cursor *cursor, unsigned code, struct
     return true;
 }
 
-/*   long (14)   |1|code 4|length-1 3|  then as varints: line delta (signed), end line - line, column + 1, end column +
- * 1 */
+/*   long (14)   |1|code 4|length-1 3|  line delta (signed) | end line - line | column + 1 | end column + 1,  varints */
 static bool read_long(struct linetable_cursor *cursor, struct source_position *position) {
     uint32_t lines = 0;
     uint32_t column = 0;
