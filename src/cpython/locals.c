@@ -1,0 +1,203 @@
+#include "cpython/locals.h"
+
+#include "base/bytes.h"
+#include "cpython/dict.h"
+#include "cpython/string.h"
+#include "cpython/type.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* co_localspluskinds (Include/internal/pycore_code.h 3.11 to 3.15) */
+enum { KIND_HIDDEN = 0x10, KIND_CELL = 0x40, KIND_FREE = 0x80 };
+
+enum { MAX_VARIABLES = 1 << 16, MAX_NAME_CHARACTERS = 4096, SLOT_BYTES = 8 };
+
+struct walk {
+    struct runtime *runtime;
+    struct memory *frames;
+    const struct frame *frame;
+    const struct code *code;
+    local_visit_fn *visit;
+    void *context;
+    struct buffer name;
+};
+
+static enum status visit_named(struct walk *walk, remote_addr name, remote_addr value, bool argument) {
+    buffer_clear(&walk->name);
+    enum status status = string_read(walk->runtime, name, MAX_NAME_CHARACTERS, &walk->name, NULL);
+    if (status == STATUS_FAILED)
+        return status;
+    /* A name that cannot be read must not hide the value. */
+    const char *text = status == STATUS_OK ? buffer_text(&walk->name) : "?";
+    return walk->visit(walk->context, text, value, argument);
+}
+
+/* What a cell holds; 0 when it is empty. Something other than a cell stands for itself: a variable whose cell has not
+ * been made yet. */
+static remote_addr open_cell(struct runtime *runtime, remote_addr value) {
+    struct type_info type;
+    remote_addr content = 0;
+    if (value == 0 || type_read(runtime, value, &type) != STATUS_OK || strcmp(type.full_name, "cell") != 0)
+        return value;
+    if (memory_read_u64(runtime->objects, value + runtime->layout.cell.ob_ref, &content) != STATUS_OK)
+        return 0;
+    return content;
+}
+
+static enum status read_tuple(struct runtime *runtime, remote_addr tuple, uint64_t **items, size_t *count) {
+    const struct layout *layout = &runtime->layout;
+    uint64_t size = 0;
+    *items = NULL;
+    *count = 0;
+    TRY(memory_read_u64(runtime->objects, tuple + layout->object.ob_size, &size));
+    if (size > MAX_VARIABLES)
+        return STATUS_TORN;
+    uint64_t *copy = calloc((size_t)size + 1, SLOT_BYTES);
+    if (copy == NULL)
+        return STATUS_FAILED;
+    enum status status = memory_read(runtime->objects, tuple + layout->tuple.ob_item, copy, (size_t)size * SLOT_BYTES);
+    if (status != STATUS_OK) {
+        free(copy);
+        return status;
+    }
+    *items = copy;
+    *count = (size_t)size;
+    return STATUS_OK;
+}
+
+static enum status read_code_field(const struct walk *walk, layout_offset offset, remote_addr *value) {
+    return memory_read_u64(walk->runtime->objects, walk->code->address + offset, value);
+}
+
+/* The frame's variables, all in one read. */
+static enum status read_slots(const struct walk *walk, layout_offset first, size_t count, uint64_t **slots) {
+    *slots = calloc(count + 1, SLOT_BYTES);
+    if (*slots == NULL)
+        return STATUS_FAILED;
+    enum status status = memory_read(walk->frames, walk->frame->address + first, *slots, count * SLOT_BYTES);
+    if (status != STATUS_OK) {
+        free(*slots);
+        *slots = NULL;
+    }
+    return status;
+}
+
+static enum status visit_slots(struct walk *walk, const uint64_t *names, const uint8_t *kinds, const uint64_t *slots,
+                               size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        remote_addr value = frame_untag(&walk->runtime->layout, slots[i]);
+        if ((kinds[i] & KIND_HIDDEN) != 0)
+            continue;
+        if ((kinds[i] & (KIND_CELL | KIND_FREE)) != 0)
+            value = open_cell(walk->runtime, value);
+        if (value != 0)
+            TRY(visit_named(walk, names[i], value, i < walk->code->argument_count));
+    }
+    return STATUS_OK;
+}
+
+/* 3.11+: one array of names, kinds and values for locals, cells and free variables. */
+static enum status visit_localsplus(struct walk *walk) {
+    const struct layout *layout = &walk->runtime->layout;
+    remote_addr names_tuple = 0, kinds_bytes = 0;
+    uint64_t *names = NULL, *slots = NULL;
+    size_t count = 0;
+    TRY(read_code_field(walk, layout->code.co_localsplusnames, &names_tuple));
+    TRY(read_code_field(walk, layout->code.co_localspluskinds, &kinds_bytes));
+    TRY(read_tuple(walk->runtime, names_tuple, &names, &count));
+    enum status status = STATUS_FAILED;
+    uint8_t *kinds = malloc(count + 1);
+    if (kinds == NULL)
+        goto out;
+    status = memory_read(walk->runtime->objects, kinds_bytes + layout->bytes.ob_sval, kinds, count);
+    if (status == STATUS_OK)
+        status = read_slots(walk, layout->frame.localsplus, count, &slots);
+    if (status == STATUS_OK)
+        status = visit_slots(walk, names, kinds, slots, count);
+out:
+    free(kinds);
+    free(slots);
+    free(names);
+    return status;
+}
+
+/* Whether the variable of this name is an argument that lives in a cell (<= 3.10 keeps it only there). */
+static bool is_cell_argument(const struct walk *walk, const uint64_t *varnames, size_t varname_count, uint64_t name) {
+    for (size_t i = 0; i < varname_count && i < walk->code->argument_count; i++)
+        if (varnames[i] == name) /* names are interned: the same string is the same object */
+            return true;
+    return false;
+}
+
+/* <= 3.10: f_localsplus holds locals, then cells, then free variables, each named by a tuple of its own. */
+static enum status visit_frame_object(struct walk *walk) {
+    const struct layout *layout = &walk->runtime->layout;
+    const layout_offset fields[] = {layout->code.co_varnames, layout->code.co_cellvars, layout->code.co_freevars};
+    uint64_t *varnames = NULL;
+    size_t varname_count = 0, first = 0;
+    enum status status = STATUS_OK;
+    for (size_t group = 0; group < 3 && status == STATUS_OK; group++) {
+        remote_addr tuple = 0;
+        uint64_t *names = NULL, *slots = NULL;
+        size_t count = 0;
+        status = read_code_field(walk, fields[group], &tuple);
+        if (status == STATUS_OK)
+            status = read_tuple(walk->runtime, tuple, &names, &count);
+        if (status == STATUS_OK)
+            status = read_slots(walk, layout->frame_object.f_localsplus + (layout_offset)(first * SLOT_BYTES), count,
+                                &slots);
+        for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+            remote_addr value = group == 0 ? slots[i] : open_cell(walk->runtime, slots[i]);
+            bool argument =
+                group == 0 ? i < walk->code->argument_count : is_cell_argument(walk, varnames, varname_count, names[i]);
+            if (value != 0)
+                status = visit_named(walk, names[i], value, argument);
+        }
+        first += count;
+        free(slots);
+        if (group == 0) {
+            varnames = names;
+            varname_count = count;
+        } else {
+            free(names);
+        }
+    }
+    free(varnames);
+    return status;
+}
+
+static enum status visit_namespace_entry(void *context, remote_addr key, remote_addr value) {
+    return visit_named(context, key, value, false);
+}
+
+/* Module and class bodies keep their names in a dict. (A class body's may be any mapping: then nothing is shown.) */
+static enum status visit_namespace(struct walk *walk) {
+    const struct layout *layout = &walk->runtime->layout;
+    bool linked = layout_has(layout->thread.frame);
+    layout_offset field = linked ? layout->frame_object.f_locals : layout->frame.f_locals;
+    remote_addr namespace = 0;
+    struct type_info type;
+    TRY(memory_read_u64(walk->frames, walk->frame->address + field, &namespace));
+    if (namespace == 0)
+        return STATUS_OK;
+    TRY(type_read(walk->runtime, namespace, &type));
+    if ((type.flags & TYPE_IS_DICT) == 0)
+        return STATUS_OK;
+    return dict_visit(walk->runtime, namespace, visit_namespace_entry, walk);
+}
+
+enum status locals_visit(struct runtime *runtime, struct memory *frames, const struct frame *frame,
+                         const struct code *code, local_visit_fn *visit, void *context) {
+    struct walk walk = {runtime, frames, frame, code, visit, context, {0}};
+    buffer_init(&walk.name, (size_t)MAX_NAME_CHARACTERS * 12);
+    enum status status;
+    if ((code->flags & CODE_OPTIMIZED) == 0)
+        status = visit_namespace(&walk);
+    else if (layout_has(runtime->layout.thread.frame))
+        status = visit_frame_object(&walk);
+    else
+        status = visit_localsplus(&walk);
+    buffer_release(&walk.name);
+    return status;
+}

@@ -1,0 +1,96 @@
+#include "cpython/thread_names.h"
+
+#include "cpython/dict.h"
+#include "cpython/long.h"
+#include "cpython/string.h"
+
+#include <stdlib.h>
+
+enum { MAX_NAME_CHARACTERS = 4096, FIRST_CAPACITY = 32 };
+
+struct collector {
+    struct runtime *runtime;
+    struct arena *arena;
+    struct thread_name *items; /* grown with realloc, moved to the arena at the end */
+    size_t count;
+    size_t capacity;
+};
+
+static enum status read_thread_object(struct collector *collector, remote_addr object, struct thread_name *entry) {
+    struct runtime *runtime = collector->runtime;
+    remote_addr name = 0, native_id = 0;
+    TRY(instance_find_text(runtime, object, "_name", &name));
+    struct buffer text;
+    buffer_init(&text, (size_t)MAX_NAME_CHARACTERS * 12);
+    enum status status = string_read(runtime, name, MAX_NAME_CHARACTERS, &text, NULL);
+    if (status == STATUS_OK) {
+        entry->name = arena_copy_text(collector->arena, buffer_text(&text), text.size_bytes);
+        status = entry->name != NULL ? STATUS_OK : STATUS_FAILED;
+    }
+    buffer_release(&text);
+    TRY(status);
+    if (instance_find_text(runtime, object, "_native_id", &native_id) != STATUS_OK ||
+        long_read_u64(runtime, native_id, &entry->native_id) != STATUS_OK)
+        entry->native_id = 0;
+    return STATUS_OK;
+}
+
+static enum status add_entry(struct collector *collector, const struct thread_name *entry) {
+    if (collector->count == collector->capacity) {
+        size_t capacity = collector->capacity > 0 ? collector->capacity * 2 : FIRST_CAPACITY;
+        struct thread_name *items = realloc(collector->items, capacity * sizeof items[0]);
+        if (items == NULL)
+            return STATUS_FAILED;
+        collector->items = items;
+        collector->capacity = capacity;
+    }
+    collector->items[collector->count++] = *entry;
+    return STATUS_OK;
+}
+
+static enum status visit_active(void *context, remote_addr key, remote_addr value) {
+    struct collector *collector = context;
+    struct thread_name entry = {0};
+    enum status status = long_read_u64(collector->runtime, key, &entry.thread_id);
+    if (status == STATUS_OK)
+        status = read_thread_object(collector, value, &entry);
+    if (status == STATUS_OK)
+        return add_entry(collector, &entry);
+    /* One unreadable entry costs one name. */
+    return status == STATUS_FAILED ? status : STATUS_OK;
+}
+
+/* sys.modules['threading']._active */
+static enum status find_active(struct runtime *runtime, const struct interp *interp, remote_addr *active) {
+    remote_addr module = 0, dict = 0;
+    if (interp->modules == 0)
+        return STATUS_NOT_FOUND;
+    TRY(dict_find_text(runtime, interp->modules, "threading", &module));
+    TRY(memory_read_u64(runtime->objects, module + runtime->layout.module.md_dict, &dict));
+    return dict_find_text(runtime, dict, "_active", active);
+}
+
+enum status thread_names_read(struct runtime *runtime, const struct interp *interp, struct arena *arena,
+                              struct thread_names *names) {
+    struct collector collector = {.runtime = runtime, .arena = arena};
+    remote_addr active = 0;
+    *names = (struct thread_names){0};
+    if (find_active(runtime, interp, &active) != STATUS_OK)
+        return STATUS_OK;
+    enum status status = dict_visit(runtime, active, visit_active, &collector);
+    if (status != STATUS_FAILED) {
+        names->items = arena_take(arena, collector.count * sizeof names->items[0] + 1);
+        status = names->items != NULL ? STATUS_OK : STATUS_FAILED;
+        for (size_t i = 0; status == STATUS_OK && i < collector.count; i++)
+            names->items[names->count++] = collector.items[i];
+    }
+    free(collector.items);
+    return status;
+}
+
+const struct thread_name *thread_names_find(const struct thread_names *names, uint64_t thread_id) {
+    for (size_t i = 0; i < names->count; i++)
+        if (names->items[i].thread_id == thread_id)
+            return &names->items[i];
+    return NULL;
+}

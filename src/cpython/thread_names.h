@@ -1,0 +1,27 @@
+/* The names that the program gave its threads, from threading._active. */
+#ifndef STROBE_CPYTHON_THREAD_NAMES_H
+#define STROBE_CPYTHON_THREAD_NAMES_H
+
+#include "base/arena.h"
+#include "cpython/interp.h"
+
+struct thread_name {
+    uint64_t thread_id; /* threading.get_ident() */
+    uint64_t native_id; /* Thread.native_id, 0 when the object does not say */
+    const char *name;   /* UTF-8, in the arena */
+};
+
+struct thread_names {
+    struct thread_name *items;
+    size_t count;
+};
+
+/* Reads the names of one interpreter's threads. None is a valid answer: a program need not have imported threading.
+ * Entries that cannot be read are left out. The result lives in the arena. */
+enum status thread_names_read(struct runtime *runtime, const struct interp *interp, struct arena *arena,
+                              struct thread_names *names) MUST_USE;
+
+/* The entry of a thread, or NULL. */
+const struct thread_name *thread_names_find(const struct thread_names *names, uint64_t thread_id);
+
+#endif
