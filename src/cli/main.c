@@ -1,6 +1,49 @@
-#include <stdio.h>
+#include "cli/cli.h"
 
-int main(void) {
-    puts(STROBE_VERSION);
-    return 0;
+#include <locale.h>
+#include <signal.h>
+#include <string.h>
+
+static const char help[] =
+    "strobe shows what a running Python program does, line by line, and changes nothing in it.\n"
+    "\n"
+    "Usage: strobe COMMAND [OPTIONS] ...\n"
+    "\n"
+    "Commands:\n"
+    "  dump PID     every thread's stack, once\n"
+    "\n"
+    "  --help       this text; 'strobe COMMAND --help' has every option\n"
+    "  --version    the version of strobe\n"
+    "\n"
+    "CPython 3.8 to 3.15 on Linux, with the GIL or free-threaded. Nothing is installed in, loaded into or\n"
+    "written to the program; reading another user's process needs root or CAP_SYS_PTRACE.\n"
+    "\n"
+    "Exit status: 0 done; 1 strobe failed; 2 wrong usage; 3 no such process; 4 no permission;\n"
+    "5 not a Python that strobe knows; 6 a damaged file.\n";
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"dump", command_dump},
+};
+
+int main(int argc, char **argv) {
+    /* Widths of characters when marking source; messages stay as they are. */
+    (void)setlocale(LC_CTYPE, "");
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (argc < 2)
+        return cli_usage_error("", "no command given");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        fputs(help, stdout);
+        return cli_finish_output();
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        puts("strobe " STROBE_VERSION);
+        return cli_finish_output();
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    return cli_usage_error("", "there is no command '%s'", argv[1]);
 }

@@ -1,0 +1,90 @@
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int cli_exit_status(enum status status) {
+    switch (status) {
+    case STATUS_OK:
+        return EXIT_OK;
+    case STATUS_USAGE:
+        return EXIT_USAGE;
+    case STATUS_NO_PROCESS:
+        return EXIT_NO_PROCESS;
+    case STATUS_PERMISSION:
+        return EXIT_PERMISSION;
+    case STATUS_NOT_PYTHON:
+        return EXIT_NOT_PYTHON;
+    case STATUS_DAMAGED:
+        return EXIT_DAMAGED;
+    default:
+        return EXIT_FAILED;
+    }
+}
+
+static void say(const char *format, va_list arguments) {
+    fputs("strobe: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
+void cli_say(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    say(format, arguments);
+    va_end(arguments);
+}
+
+int cli_fail(const struct error *error) {
+    cli_say("%s", error->text[0] != '\0' ? error->text : status_name(error->status));
+    return cli_exit_status(error->status);
+}
+
+int cli_usage_error(const char *command, const char *format, ...) {
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    cli_say("%s (see 'strobe%s%s --help')", text, command[0] != '\0' ? " " : "", command);
+    return EXIT_USAGE;
+}
+
+bool cli_parse_number(const char *text, long least, long most, long *number) {
+    char *end = NULL;
+    errno = 0;
+    *number = strtol(text, &end, 10);
+    return errno == 0 && end != text && *end == '\0' && *number >= least && *number <= most;
+}
+
+bool cli_parse_pid(const char *text, pid_t *pid) {
+    long number = 0;
+    if (!cli_parse_number(text, 1, INT_MAX, &number))
+        return false;
+    *pid = (pid_t)number;
+    return true;
+}
+
+bool cli_wants_colour(FILE *stream) {
+    const char *no_color = getenv("NO_COLOR");
+    const char *term = getenv("TERM");
+    if (no_color != NULL && no_color[0] != '\0')
+        return false;
+    if (term != NULL && strcmp(term, "dumb") == 0)
+        return false;
+    return isatty(fileno(stream)) == 1;
+}
+
+int cli_finish_output(void) {
+    /* A reader that has seen enough (`| head`) is no failure of ours. */
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return EXIT_OK;
+    if (errno == EPIPE)
+        return EXIT_OK;
+    cli_say("cannot write the output: %s", strerror(errno));
+    return EXIT_FAILED;
+}

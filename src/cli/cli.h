@@ -1,0 +1,48 @@
+/* What the commands share: messages, exit statuses, output. */
+#ifndef STROBE_CLI_CLI_H
+#define STROBE_CLI_CLI_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+/* Exit statuses (strobe --help). */
+enum {
+    EXIT_OK = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+    EXIT_NO_PROCESS = 3,
+    EXIT_PERMISSION = 4,
+    EXIT_NOT_PYTHON = 5,
+    EXIT_DAMAGED = 6
+};
+
+/* The exit status that a failure ends the program with. */
+int cli_exit_status(enum status status);
+
+/* One line on standard error: "strobe: ...". */
+void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Says the error and returns its exit status. */
+int cli_fail(const struct error *error);
+
+/* Says what is wrong with the command line, where to read more, and returns EXIT_USAGE. */
+int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Parses a process id. */
+bool cli_parse_pid(const char *text, pid_t *pid);
+/* Parses a whole number from least to most. */
+bool cli_parse_number(const char *text, long least, long most, long *number);
+
+/* Whether colours are wanted on this stream: a terminal, and NO_COLOR is unset or empty. */
+bool cli_wants_colour(FILE *stream);
+
+/* Ends output to standard output: a write that failed (a full disk) must not pass for success. */
+int cli_finish_output(void);
+
+/* The commands. Each gets its own arguments, argv[0] being its name, and returns the exit status. */
+int command_dump(int argc, char **argv);
+
+#endif

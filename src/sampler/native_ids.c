@@ -1,0 +1,67 @@
+#include "sampler/native_ids.h"
+
+#include "base/bytes.h"
+
+#include <stdlib.h>
+
+enum {
+    /* struct pthread of glibc 2.17 to 2.41 and of musl is at least this large, and its tid lies within. */
+    PTHREAD_BYTES = 1024,
+    TID_ALIGNMENT = 4,
+};
+
+enum status native_ids_init(struct native_ids *ids, struct process *process, const struct system_threads *system) {
+    *ids = (struct native_ids){.process = process, .system = system, .pthread_offset = SIZE_MAX};
+    ids->claimed = calloc(system->count + 1, sizeof ids->claimed[0]);
+    return ids->claimed != NULL ? STATUS_OK : STATUS_FAILED;
+}
+
+void native_ids_release(struct native_ids *ids) {
+    free(ids->claimed);
+    *ids = (struct native_ids){0};
+}
+
+bool native_ids_is_claimed(const struct native_ids *ids, size_t index) {
+    return ids->claimed[index];
+}
+
+static const struct system_thread *claim(struct native_ids *ids, uint64_t tid) {
+    for (size_t i = 0; tid != 0 && i < ids->system->count; i++)
+        if ((uint64_t)ids->system->items[i].own_tid == tid) {
+            ids->claimed[i] = true;
+            return &ids->system->items[i];
+        }
+    return NULL;
+}
+
+static bool is_thread(const struct native_ids *ids, uint32_t tid) {
+    for (size_t i = 0; i < ids->system->count; i++)
+        if ((uint32_t)ids->system->items[i].own_tid == tid)
+            return true;
+    return false;
+}
+
+/* A Python thread id is the address of its struct pthread, in which the C library keeps the kernel's id. Where, differs
+ * between libraries, so it is looked for: the one place that holds the id of a thread of this process. */
+static uint64_t tid_from_pthread(struct native_ids *ids, uint64_t thread_id) {
+    uint8_t bytes[PTHREAD_BYTES];
+    if (memory_read(process_memory(ids->process), thread_id, bytes, sizeof bytes) != STATUS_OK)
+        return 0;
+    if (ids->pthread_offset == SIZE_MAX)
+        for (size_t offset = 0; offset < sizeof bytes; offset += TID_ALIGNMENT)
+            if (is_thread(ids, load_u32(bytes + offset))) {
+                ids->pthread_offset = offset;
+                break;
+            }
+    return ids->pthread_offset == SIZE_MAX ? 0 : load_u32(bytes + ids->pthread_offset);
+}
+
+const struct system_thread *native_ids_claim(struct native_ids *ids, const struct thread_state *state,
+                                             const struct thread_name *name) {
+    const struct system_thread *thread = claim(ids, state->native_thread_id);
+    if (thread == NULL && name != NULL)
+        thread = claim(ids, name->native_id);
+    if (thread == NULL)
+        thread = claim(ids, tid_from_pthread(ids, state->thread_id));
+    return thread;
+}
