@@ -1,1 +1,119 @@
 #include "elf/elf_image.h"
+
+#include <fcntl.h>
+#include <gelf.h>
+#include <libelf.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SECTION_LIMIT_BYTES = 1 << 29, SECTIONS_MAX = 1 << 16 };
+
+struct elf_file {
+    int fd;
+    Elf *elf;
+};
+
+enum status elf_file_open(int fd, struct elf_file **result) {
+    *result = NULL;
+    if (elf_version(EV_CURRENT) == EV_NONE)
+        return STATUS_FAILED;
+    struct elf_file *file = calloc(1, sizeof *file);
+    if (file == NULL)
+        return STATUS_FAILED;
+    file->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    /* Read and not mapped: a file that is cut short meanwhile would be a SIGBUS. */
+    file->elf = file->fd >= 0 ? elf_begin(file->fd, ELF_C_READ, NULL) : NULL;
+    if (file->elf == NULL || elf_kind(file->elf) != ELF_K_ELF) {
+        elf_file_free(file);
+        return STATUS_DAMAGED;
+    }
+    *result = file;
+    return STATUS_OK;
+}
+
+void elf_file_free(struct elf_file *file) {
+    if (file == NULL)
+        return;
+    (void)elf_end(file->elf);
+    if (file->fd >= 0)
+        (void)close(file->fd);
+    free(file);
+}
+
+/* The content of a section, in libelf's keeping; NULL for one that has none or claims too much. */
+static Elf_Data *section_data(Elf_Scn *section, const GElf_Shdr *header) {
+    if (header->sh_type == SHT_NOBITS || header->sh_size == 0 || header->sh_size > SECTION_LIMIT_BYTES)
+        return NULL;
+    return elf_getdata(section, NULL);
+}
+
+static bool name_at(const Elf_Data *strings, uint64_t offset, const char *name) {
+    size_t size = strlen(name) + 1;
+    return strings != NULL && strings->d_buf != NULL && offset < strings->d_size && size <= strings->d_size - offset &&
+           memcmp((const char *)strings->d_buf + offset, name, size) == 0;
+}
+
+static enum status find_in_table(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, const char *name,
+                                 uint64_t *address) {
+    Elf_Data *symbols = section_data(section, header);
+    Elf_Scn *string_section = elf_getscn(elf, header->sh_link);
+    GElf_Shdr string_header;
+    if (symbols == NULL || string_section == NULL || gelf_getshdr(string_section, &string_header) == NULL ||
+        string_header.sh_type != SHT_STRTAB)
+        return STATUS_NOT_FOUND;
+    Elf_Data *strings = section_data(string_section, &string_header);
+    size_t entry_size = gelf_fsize(elf, ELF_T_SYM, 1, EV_CURRENT);
+    size_t count = entry_size > 0 ? symbols->d_size / entry_size : 0;
+    if (count > INT32_MAX)
+        return STATUS_LIMIT;
+    for (int i = 0; i < (int)count; i++) {
+        GElf_Sym symbol;
+        if (gelf_getsym(symbols, i, &symbol) == NULL)
+            return STATUS_DAMAGED;
+        if (symbol.st_shndx != SHN_UNDEF && symbol.st_shndx != SHN_ABS && GELF_ST_TYPE(symbol.st_info) != STT_TLS &&
+            name_at(strings, symbol.st_name, name)) {
+            *address = symbol.st_value;
+            return STATUS_OK;
+        }
+    }
+    return STATUS_NOT_FOUND;
+}
+
+enum status elf_file_find_symbol(struct elf_file *file, const char *name, uint64_t *address) {
+    Elf_Scn *section = NULL;
+    for (int i = 0; i < SECTIONS_MAX && (section = elf_nextscn(file->elf, section)) != NULL; i++) {
+        GElf_Shdr header;
+        if (gelf_getshdr(section, &header) == NULL)
+            return STATUS_DAMAGED;
+        if (header.sh_type != SHT_SYMTAB && header.sh_type != SHT_DYNSYM)
+            continue;
+        enum status status = find_in_table(file->elf, section, &header, name, address);
+        if (status == STATUS_OK)
+            return STATUS_OK;
+    }
+    return STATUS_NOT_FOUND;
+}
+
+enum status elf_file_find_section(struct elf_file *file, const char *name, uint64_t *address, uint64_t *size_bytes) {
+    size_t names_index = 0;
+    GElf_Shdr names_header;
+    if (elf_getshdrstrndx(file->elf, &names_index) != 0)
+        return STATUS_DAMAGED;
+    Elf_Scn *names_section = elf_getscn(file->elf, names_index);
+    if (names_section == NULL || gelf_getshdr(names_section, &names_header) == NULL)
+        return STATUS_NOT_FOUND;
+    Elf_Data *names = section_data(names_section, &names_header);
+    Elf_Scn *section = NULL;
+    for (int i = 0; i < SECTIONS_MAX && (section = elf_nextscn(file->elf, section)) != NULL; i++) {
+        GElf_Shdr header;
+        if (gelf_getshdr(section, &header) == NULL)
+            return STATUS_DAMAGED;
+        if (name_at(names, header.sh_name, name)) {
+            *address = header.sh_addr;
+            *size_bytes = header.sh_size;
+            return STATUS_OK;
+        }
+    }
+    return STATUS_NOT_FOUND;
+}

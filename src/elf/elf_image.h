@@ -5,6 +5,8 @@
 #include "base/memory.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* One object mapped into a target. */
 struct elf_image {
@@ -13,20 +15,27 @@ struct elf_image {
     uint64_t load_bias;    /* what to add to an address in the file: base - page-aligned p_vaddr of the first PT_LOAD */
     bool is_64bit;
     uint16_t machine;
+    remote_addr start, end;                            /* the span of its PT_LOAD segments */
     remote_addr symbols, strings, gnu_hash, sysv_hash; /* from PT_DYNAMIC; 0 when absent */
     uint64_t strings_size;
+    remote_addr dynamic; /* PT_DYNAMIC; 0 when absent */
+    size_t dynamic_count;
 };
 
-/* Reads the headers at `base`. STATUS_DAMAGED when no ELF object stands there. */
+/* Reads the headers at `base`. STATUS_DAMAGED when no ELF object stands there. A 32-bit object opens with `is_64bit`
+ * false and has no symbols. */
 enum status elf_image_open(struct elf_image *image, struct memory *memory, remote_addr base) MUST_USE;
 
 /* The run-time address of a symbol that the object defines in its dynamic symbol table (GNU or SysV hash). */
 enum status elf_image_find(struct elf_image *image, const char *name, remote_addr *address) MUST_USE;
 
+/* Whether the object wants to be loaded with a library whose name begins with `prefix` (DT_NEEDED). */
+bool elf_image_needs(struct elf_image *image, const char *prefix);
+
 /* An object's file (libelf). */
 struct elf_file;
-enum status elf_file_open(int fd,
-                          struct elf_file **file) MUST_USE; /* keeps its own descriptor; fd stays the caller's */
+/* Keeps its own descriptor; fd stays the caller's. STATUS_DAMAGED when it is no ELF file. */
+enum status elf_file_open(int fd, struct elf_file **file) MUST_USE;
 void elf_file_free(struct elf_file *file);
 /* Address in the file's own numbering (add the load bias) of a symbol in .symtab or .dynsym. */
 enum status elf_file_find_symbol(struct elf_file *file, const char *name, uint64_t *address) MUST_USE;

@@ -1,1 +1,224 @@
-#include "process/process.h"
+#include "process/linux/linux_process.h"
+#include "process/linux/proc_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* include/linux/sched.h */
+#define PF_KTHREAD 0x00200000u
+
+enum {
+    STAT_TEXT_BYTES = 1024,
+    STATUS_LIMIT_BYTES = 1 << 21, /* "Groups" may name 65536 groups */
+    COMMAND_LIMIT_BYTES = 1 << 24,
+};
+
+static enum status no_process(pid_t pid, struct error *error) {
+    return error_set(error, STATUS_NO_PROCESS, "no process %d", (int)pid);
+}
+
+static enum status open_directory(struct process *process, struct error *error) {
+    char path[32];
+    (void)snprintf(path, sizeof path, "/proc/%d", (int)process->entry_tid);
+    process->dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (process->dir_fd >= 0)
+        return STATUS_OK;
+    if (errno != ENOENT)
+        return error_set(error, status_from_errno(errno), "cannot open %s: %s", path, strerror(errno));
+    if (access("/proc/self", F_OK) != 0)
+        return error_set(error, STATUS_FAILED, "/proc is not mounted");
+    /* The option hidepid of /proc hides processes that do exist. */
+    if (kill(process->entry_tid, 0) == 0 || errno == EPERM)
+        return error_set(error, STATUS_PERMISSION,
+                         "cannot read process %d: permission denied (/proc is mounted with hidepid; run as root)",
+                         (int)process->pid);
+    return no_process(process->pid, error);
+}
+
+static enum status read_stat(const struct process *process, struct proc_stat *stat) {
+    char text[STAT_TEXT_BYTES];
+    ssize_t size = pread(process->stat_fd, text, sizeof text - 1, 0);
+    if (size < 0)
+        return status_from_errno(errno);
+    text[size] = '\0';
+    return proc_parse_stat(text, stat);
+}
+
+static void close_directory(struct process *process) {
+    if (process->stat_fd >= 0)
+        (void)close(process->stat_fd);
+    if (process->dir_fd >= 0)
+        (void)close(process->dir_fd);
+    process->stat_fd = process->dir_fd = -1;
+}
+
+/* Opens /proc/ENTRY_TID and reads what its stat says. */
+static enum status open_entry(struct process *process, struct proc_stat *stat, struct error *error) {
+    TRY(open_directory(process, error));
+    process->stat_fd = openat(process->dir_fd, "stat", O_RDONLY | O_CLOEXEC);
+    if (process->stat_fd < 0 || read_stat(process, stat) != STATUS_OK)
+        return no_process(process->pid, error);
+    return STATUS_OK;
+}
+
+/* A thread that still runs although the leader has ended, or 0. */
+static pid_t surviving_thread(const struct process *process) {
+    int task_fd = openat(process->dir_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *directory = task_fd >= 0 ? fdopendir(task_fd) : NULL;
+    if (directory == NULL) {
+        if (task_fd >= 0)
+            (void)close(task_fd);
+        return 0;
+    }
+    pid_t survivor = 0;
+    for (struct dirent *entry; survivor == 0 && (entry = readdir(directory)) != NULL;) {
+        char name[300], text[STAT_TEXT_BYTES];
+        struct proc_stat stat;
+        (void)snprintf(name, sizeof name, "%s/stat", entry->d_name);
+        if (entry->d_name[0] != '.' && proc_read_text(dirfd(directory), name, text, sizeof text) == STATUS_OK &&
+            proc_parse_stat(text, &stat) == STATUS_OK && !proc_state_ended(stat.state))
+            survivor = (pid_t)strtol(entry->d_name, NULL, 10);
+    }
+    (void)closedir(directory);
+    return survivor;
+}
+
+/* A zombie is either a process that has ended or one whose first thread has; the others have the memory still. */
+static enum status open_past_leader(struct process *process, struct error *error) {
+    process->entry_tid = surviving_thread(process);
+    close_directory(process);
+    struct proc_stat stat;
+    if (process->entry_tid == 0 || open_entry(process, &stat, NULL) != STATUS_OK || proc_state_ended(stat.state))
+        return error_set(error, STATUS_NO_PROCESS, "process %d has ended (it is a zombie)", (int)process->pid);
+    return STATUS_OK;
+}
+
+/* Fills in the ids. *is_thread says that pid is no process but a thread, and pid is then its process. */
+static enum status read_ids(struct process *process, bool *is_thread, struct error *error) {
+    struct buffer text;
+    buffer_init(&text, STATUS_LIMIT_BYTES);
+    enum status status = proc_read_whole(process->dir_fd, "status", &text);
+    if (status != STATUS_OK) {
+        buffer_release(&text);
+        return error_set(error, status, "cannot read the status of process %d: %s", (int)process->pid,
+                         status_name(status));
+    }
+    size_t levels = 0;
+    pid_t group = 0;
+    *is_thread = proc_parse_last_pid(proc_status_field(buffer_text(&text), "Tgid"), &group, &levels) &&
+                 group != process->pid && group > 0;
+    if (*is_thread)
+        process->pid = group;
+    process->own_pid = process->pid;
+    /* Before Linux 4.1 there is no NStgid, and no way to know. */
+    if (!proc_parse_last_pid(proc_status_field(buffer_text(&text), "NStgid"), &process->own_pid, &levels))
+        levels = 1;
+    process->nested = levels > 1;
+    buffer_release(&text);
+    return STATUS_OK;
+}
+
+static enum status open_parts(struct process *process, struct error *error) {
+    struct proc_stat stat;
+    TRY(open_entry(process, &stat, error));
+    if (stat.flags & PF_KTHREAD)
+        return error_set(error, STATUS_NOT_PYTHON, "process %d is a kernel thread (%s)", (int)process->pid, stat.comm);
+    bool is_thread = false;
+    TRY(read_ids(process, &is_thread, error));
+    if (is_thread) {
+        close_directory(process);
+        process->entry_tid = process->pid;
+        TRY(open_entry(process, &stat, error));
+    }
+    if (proc_state_ended(stat.state))
+        TRY(open_past_leader(process, error));
+
+    enum status status = live_memory_open(&process->memory, process);
+    if (status == STATUS_PERMISSION)
+        return process_explain_denial(process, error);
+    if (status != STATUS_OK)
+        return no_process(process->pid, error);
+    return STATUS_OK;
+}
+
+enum status process_open(pid_t pid, struct process **result, struct error *error) {
+    *result = NULL;
+    if (pid <= 0)
+        return no_process(pid, error);
+    struct process *process = calloc(1, sizeof *process);
+    if (process == NULL)
+        return error_set(error, STATUS_FAILED, "out of memory");
+    process->pid = process->own_pid = process->entry_tid = pid;
+    process->dir_fd = process->stat_fd = process->memory.mem_fd = -1;
+    enum status status = open_parts(process, error);
+    if (status != STATUS_OK) {
+        process_free(process);
+        return status;
+    }
+    *result = process;
+    return STATUS_OK;
+}
+
+void process_free(struct process *process) {
+    if (process == NULL)
+        return;
+    process_resume(process);
+    free(process->paused);
+    live_memory_close(&process->memory);
+    close_directory(process);
+    free(process->command);
+    free(process->command_text);
+    free(process);
+}
+
+pid_t process_pid(const struct process *process) {
+    return process->pid;
+}
+
+pid_t process_own_pid(const struct process *process) {
+    return process->own_pid;
+}
+
+bool process_alive(const struct process *process) {
+    struct proc_stat stat;
+    return read_stat(process, &stat) == STATUS_OK && !proc_state_ended(stat.state);
+}
+
+struct memory *process_memory(struct process *process) {
+    return &process->memory.memory;
+}
+
+/* Cuts the NUL-separated arguments into an array. */
+static char **split_arguments(char *text, size_t size_bytes) {
+    size_t count = 0;
+    for (size_t i = 0; i < size_bytes; i++)
+        if (text[i] == '\0')
+            count++;
+    /* One more where the last argument has no NUL behind it (a title written over it), and the NULL. */
+    char **arguments = calloc(count + 2, sizeof *arguments);
+    if (arguments == NULL)
+        return NULL;
+    size_t index = 0;
+    for (char *at = text; at != NULL && at < text + size_bytes; at += strlen(at) + 1)
+        arguments[index++] = at;
+    return arguments;
+}
+
+char **process_command(struct process *process) {
+    static char *nothing[] = {NULL};
+    if (process->command != NULL)
+        return process->command;
+    struct buffer text;
+    buffer_init(&text, COMMAND_LIMIT_BYTES);
+    enum status status = proc_read_whole(process->dir_fd, "cmdline", &text);
+    if (status == STATUS_OK || status == STATUS_LIMIT)
+        process->command = split_arguments(text.data, text.size_bytes);
+    process->command_text = text.data;
+    return process->command != NULL ? process->command : nothing;
+}

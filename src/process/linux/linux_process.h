@@ -1,0 +1,43 @@
+/* What the files of this folder share. */
+#ifndef STROBE_PROCESS_LINUX_LINUX_PROCESS_H
+#define STROBE_PROCESS_LINUX_LINUX_PROCESS_H
+
+#include "process/process.h"
+
+/* The memory of a live process. */
+struct live_memory {
+    struct memory memory; /* must be first */
+    pid_t pid;
+    int mem_fd;     /* /proc/PID/mem, bound to the program that ran at process_open; -1 when it cannot be opened */
+    bool no_vector; /* process_vm_readv is not to be had (seccomp, old kernel) */
+    int stat_fd;    /* borrowed: to tell an unmapped address from a process that has ended */
+};
+
+struct paused_thread;
+
+struct process {
+    pid_t pid;
+    pid_t own_pid;
+    pid_t entry_tid; /* the thread whose /proc directory is used: the leader, or another when the leader has ended */
+    bool nested;     /* lives in a PID namespace below strobe's */
+    int dir_fd;      /* /proc/ENTRY_TID: a reused id is not found through it */
+    int stat_fd;
+    struct live_memory memory;
+    char *command_text;
+    char **command;
+    struct paused_thread *paused; /* sorted by tid while paused */
+    size_t paused_count;
+    size_t paused_capacity;
+};
+
+/* memory_live.c */
+enum status live_memory_open(struct live_memory *memory, const struct process *process) MUST_USE;
+void live_memory_close(struct live_memory *memory);
+
+/* access.c: sets the error for a process that the kernel does not let strobe read, naming what to change. */
+enum status process_explain_denial(const struct process *process, struct error *error);
+
+/* pause.c: the state that a thread had before process_pause stopped it. False when it is not paused. */
+bool process_state_before_pause(const struct process *process, pid_t tid, enum thread_run_state *state);
+
+#endif
