@@ -8,14 +8,14 @@
 #include <string.h>
 
 /* Whether the layout makes sense of what stands at the runtime: its first interpreter's first thread points back to it.
- * A runtime without interpreters, or an interpreter without threads, is starting up or shutting down: *empty. */
-static bool fits(struct runtime *runtime, bool *empty) {
+ * Without an interpreter, or without a thread in it, the runtime is empty, and every layout fits. */
+static bool fits(struct runtime *runtime) {
     remote_addr interp = 0;
-    *empty = false;
+    runtime->empty = false;
     if (interp_first(runtime, &interp) != STATUS_OK)
         return false;
     if (interp == 0) {
-        *empty = true;
+        runtime->empty = true;
         return true;
     }
     remote_addr thread = 0, owner = 0;
@@ -23,7 +23,7 @@ static bool fits(struct runtime *runtime, bool *empty) {
     if (memory_read_u64(runtime->live, interp + layout->interp.threads_head, &thread) != STATUS_OK)
         return false;
     if (thread == 0) {
-        *empty = true;
+        runtime->empty = true;
         return true;
     }
     return memory_read_u64(runtime->live, thread + layout->thread.interp, &owner) == STATUS_OK && owner == interp;
@@ -76,11 +76,10 @@ static bool try_tables(struct runtime *runtime, const struct version_hint *hint,
     for (size_t i = 0; i < count; i++) {
         if (!table_is_candidate(&tables[i], hint) || table_rank(&tables[i], hint) != rank)
             continue;
-        bool empty = false;
         runtime->layout = tables[i];
-        if (!fits(runtime, &empty))
+        if (!fits(runtime))
             continue;
-        uint32_t hexversion = empty ? 0 : read_hexversion(runtime);
+        uint32_t hexversion = runtime->empty ? 0 : read_hexversion(runtime);
         if (hexversion != 0 && same_minor(hexversion, tables[i].version)) {
             runtime->version = hexversion;
             return true;
@@ -122,8 +121,7 @@ enum status runtime_open(struct runtime *runtime, struct memory *live, struct me
         return open_by_tables(runtime, symbols, error);
     TRY(debug_offsets_decode(table, sizeof table, &runtime->layout, error));
     runtime->version = runtime->layout.version;
-    bool empty = false;
-    if (!fits(runtime, &empty))
+    if (!fits(runtime))
         return error_set(error, STATUS_NOT_PYTHON, "its list of interpreters does not agree with its debug offsets");
     return STATUS_OK;
 }

@@ -20,6 +20,7 @@ struct runtime {
     struct memory *objects;
     remote_addr address;
     uint32_t version; /* the target's own PY_VERSION_HEX; 0 while it starts up and cannot say */
+    bool empty;       /* no interpreter lives in it: starting up, shut down, or a copy that is never used */
     struct layout layout;
 };
 
