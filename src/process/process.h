@@ -14,7 +14,7 @@
 /* An open process. Keeps the descriptors it needs open, so that a reused process id is noticed. */
 struct process;
 
-/* STATUS_NO_PROCESS (also for a zombie), STATUS_PERMISSION (naming the setting to change: ptrace_scope, user,
+/* A thread's id opens its process. STATUS_NO_PROCESS (also for a zombie), STATUS_PERMISSION (naming the setting to change: ptrace_scope, user,
  * capability), STATUS_NOT_PYTHON for a kernel thread. */
 enum status process_open(pid_t pid, struct process **process, struct error *error) MUST_USE;
 void process_free(struct process *process);
@@ -32,16 +32,19 @@ struct memory *process_memory(struct process *process);
 /* The command line, as an array of strings with a NULL behind it. Owned by the process. */
 char **process_command(struct process *process);
 
+/* The path of the executable, without the " (deleted)" of one that is gone. */
+enum status process_read_executable(struct process *process, char *path, size_t capacity) MUST_USE;
+
 /* One line of the memory map. */
 struct mapping {
     remote_addr start;
     remote_addr end;
     uint64_t file_offset;
     uint64_t inode;
-    uint32_t device;
+    uint32_t device; /* major << 20 | minor */
     bool readable, writable, executable;
     bool deleted;     /* the file's name is gone; `path` is what it was, without the " (deleted)" */
-    const char *path; /* "" for anonymous memory */
+    const char *path; /* "" for anonymous memory, "[heap]" and the like for what only the kernel names */
 };
 
 struct mappings {
@@ -56,11 +59,13 @@ void mappings_release(struct mappings *mappings);
 /* The mapping that holds `address`, or NULL. */
 const struct mapping *mappings_find(const struct mappings *mappings, remote_addr address);
 
-/* Opens the file behind a mapping, whatever became of its name: through map_files, else through the process's root when
- * device and inode still agree. *fd is the caller's. STATUS_NOT_FOUND when the file cannot be had any more. */
+/* Opens the file behind a mapping, whatever became of its name: through map_files, else by the executable's link or by
+ * its path when device and inode still agree or the file still holds what is mapped. *fd is the caller's.
+ * STATUS_NOT_FOUND when the file cannot be had any more. */
 enum status process_open_mapped_file(struct process *process, const struct mapping *mapping, int *fd) MUST_USE;
 
-/* Opens a path as the target sees it (its root and, for a relative path, its working directory), read-only. */
+/* Opens a path as the target sees it (its root and, for a relative path, its working directory), read-only. Regular
+ * files only: anything else is STATUS_NOT_FOUND, and is not touched. */
 enum status process_open_path(struct process *process, const char *path, int *fd) MUST_USE;
 
 enum thread_run_state { THREAD_IDLE, THREAD_RUNNING };
@@ -86,7 +91,9 @@ enum status process_read_threads(struct process *process, bool with_futexes, str
 void system_threads_release(struct system_threads *threads);
 
 /* Stops all threads (seized, never with a signal the target could see) until process_resume. If strobe dies meanwhile,
- * the kernel lets them go. Threads born during the stop are stopped too. */
+ * the kernel lets them go. Threads born during the stop are stopped too. A thread blocked in the kernel (state D) may
+ * be left as it is. While paused, process_read_threads gives the states from before. STATUS_PERMISSION also when
+ * another process traces it. Both functions are to be called from the same thread: ptrace belongs to a thread. */
 enum status process_pause(struct process *process, struct error *error) MUST_USE;
 void process_resume(struct process *process);
 

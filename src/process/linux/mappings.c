@@ -7,8 +7,6 @@
 /* Far above what vm.max_map_count (65530 by default) allows in practice. */
 enum { MAPS_LIMIT_BYTES = 1 << 28 };
 
-static const char deleted_suffix[] = " (deleted)";
-
 /* The kernel writes a newline in a path as \012 (fs/proc/task_mmu.c, seq_path with "\n"). A backslash stands for
  * itself, so a file whose name really has those four characters looks the same; it is opened through map_files. */
 static void unescape_newlines(char *path) {
@@ -22,15 +20,6 @@ static void unescape_newlines(char *path) {
         }
     }
     *to = '\0';
-}
-
-static bool cut_deleted_suffix(char *path) {
-    size_t length = strlen(path);
-    size_t suffix = sizeof deleted_suffix - 1;
-    if (path[0] != '/' || length <= suffix || strcmp(path + length - suffix, deleted_suffix) != 0)
-        return false;
-    path[length - suffix] = '\0';
-    return true;
 }
 
 static bool parse_number(char **at, int base, char terminator, uint64_t *value) {
@@ -63,7 +52,7 @@ static bool parse_line(char *line, struct mapping *mapping) {
     if (end == line)
         return false;
     char *path = end + strspn(end, " ");
-    mapping->deleted = cut_deleted_suffix(path);
+    mapping->deleted = proc_cut_deleted(path);
     unescape_newlines(path);
     mapping->path = path;
     return mapping->start < mapping->end;

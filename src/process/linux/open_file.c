@@ -106,8 +106,25 @@ enum status process_open_mapped_file(struct process *process, const struct mappi
     if (keep_if_same(process, mapping, status, fd) == STATUS_OK)
         return STATUS_OK;
 
+    /* The map names what strobe's own root cannot reach (another mount namespace) from the top of its mount, which is
+     * the target's root as a rule, and everything else (chroot) from strobe's root. */
     status = process_open_path(process, mapping->path, fd);
     if (keep_if_same(process, mapping, status, fd) == STATUS_OK)
         return STATUS_OK;
+    path_fd = open(mapping->path, O_PATH | O_CLOEXEC);
+    status = take_regular(path_fd, errno, fd);
+    if (keep_if_same(process, mapping, status, fd) == STATUS_OK)
+        return STATUS_OK;
     return STATUS_NOT_FOUND;
+}
+
+enum status process_read_executable(struct process *process, char *path, size_t capacity) {
+    ssize_t length = readlinkat(process->dir_fd, "exe", path, capacity);
+    if (length < 0)
+        return status_from_errno(errno);
+    if ((size_t)length >= capacity)
+        return STATUS_LIMIT;
+    path[length] = '\0';
+    (void)proc_cut_deleted(path);
+    return STATUS_OK;
 }

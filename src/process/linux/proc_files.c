@@ -145,3 +145,13 @@ remote_addr proc_parse_futex(const char *text, bool *is_vector) {
     *is_vector = number == SYS_futex_waitv;
     return strtoull(end + 1, NULL, 16);
 }
+
+bool proc_cut_deleted(char *path) {
+    static const char suffix[] = " (deleted)";
+    size_t length = strlen(path);
+    size_t suffix_length = sizeof suffix - 1;
+    if (path[0] != '/' || length <= suffix_length || strcmp(path + length - suffix_length, suffix) != 0)
+        return false;
+    path[length - suffix_length] = '\0';
+    return true;
+}

@@ -39,6 +39,9 @@ bool proc_parse_last_pid(const char *value, pid_t *pid, size_t *count);
  * *is_vector says that it is the address of a struct futex_waitv instead. */
 remote_addr proc_parse_futex(const char *text, bool *is_vector);
 
+/* Cuts " (deleted)" off a path that the kernel gave. Returns whether it was there. */
+bool proc_cut_deleted(char *path);
+
 /* Parses the text of /proc/PID/maps. Takes it over: `text` (malloc'ed, size_bytes long and a NUL behind) becomes the
  * storage of the paths, also on failure. */
 enum status mappings_parse(char *text, size_t size_bytes, struct mappings *mappings) MUST_USE;
