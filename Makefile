@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 PYTEST_ARGS ?=
 # The live tests may wait for a target, never for ever.
-PYTEST = .venv/bin/python -m pytest -q tests/live
+PYTEST = .venv/bin/python -m pytest -c tests/pytest.ini tests
 
 .PHONY: all demo test lint sanitize fuzz bench install clean
 all: build/build.ninja

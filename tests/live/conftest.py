@@ -1,0 +1,18 @@
+"""Fixtures of the live tests: the interpreters as parameters, and strobe's one."""
+
+import interpreters
+
+
+def pytest_report_header(config):
+    lines = ["interpreters:"]
+    found = interpreters.discover()
+    for label, interpreter in zip(interpreters.labels(found), found):
+        remark = "" if interpreter.version >= interpreters.FIRST_SUPPORTED else ", only to be refused"
+        lines.append(f"  {label:14} {interpreter.describe()}{remark}")
+    return lines
+
+
+def pytest_generate_tests(metafunc):
+    for name, found in (("python", interpreters.supported()), ("old_python", interpreters.unsupported())):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, found, ids=interpreters.labels(found), scope="session")
