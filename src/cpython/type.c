@@ -41,7 +41,7 @@ enum status type_read_at(struct runtime *runtime, remote_addr address, struct ty
     if (status != STATUS_OK && status != STATUS_LIMIT)
         return status;
     const char *dot = strrchr(info->full_name, '.');
-    info->name = dot != NULL ? dot + 1 : info->full_name;
+    info->name_start = dot != NULL ? (uint8_t)(dot + 1 - info->full_name) : 0;
     return STATUS_OK;
 }
 
@@ -49,4 +49,8 @@ enum status type_read(struct runtime *runtime, remote_addr object, struct type_i
     remote_addr type = 0;
     TRY(type_of(runtime, object, &type));
     return type_read_at(runtime, type, info);
+}
+
+const char *type_name(const struct type_info *info) {
+    return info->full_name + info->name_start;
 }

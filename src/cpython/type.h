@@ -32,17 +32,19 @@ struct type_info {
     int64_t itemsize;
     int64_t dictoffset;
     char full_name[TYPE_NAME_BYTES]; /* tp_name: with the module for static types, without for classes */
-    const char *name;                /* the part of full_name behind the last dot */
+    uint8_t name_start;              /* where type(x).__name__ begins in it */
 };
 
 /* The address of the object's type, nothing checked. */
 enum status type_of(struct runtime *runtime, remote_addr object, remote_addr *type) MUST_USE;
 
-/* Reads the type object at `address`. STATUS_TORN when that cannot be a type. The name points into *info, so the struct
- * must not be copied. */
+/* Reads the type object at `address`. STATUS_TORN when that cannot be a type. */
 enum status type_read_at(struct runtime *runtime, remote_addr address, struct type_info *info) MUST_USE;
 
 /* Reads the type of the object at `object`. */
 enum status type_read(struct runtime *runtime, remote_addr object, struct type_info *info) MUST_USE;
+
+/* The name as type(x).__name__ gives it. Points into *info. */
+const char *type_name(const struct type_info *info);
 
 #endif
