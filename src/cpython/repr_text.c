@@ -5,7 +5,7 @@
 #include "cpython/printable.h"
 #include "cpython/string.h"
 
-enum { CHUNK = 256 };
+enum { CHUNK = 256, QUOTES_SOUGHT = 4096 };
 
 /* Python quotes with ' unless the text has that and not the other (unicode_repr in Objects/unicodeobject.c, bytes_repr
  * in Objects/bytesobject.c). */
@@ -17,6 +17,12 @@ struct quoting {
 static void note_quotes(struct quoting *quoting, uint32_t character) {
     quoting->has_single = quoting->has_single || character == '\'';
     quoting->has_double = quoting->has_double || character == '"';
+}
+
+/* How much of a text is looked at for quotes: all that will be shown, and of the rest what costs little. */
+static uint64_t quotes_span(const struct repr *repr, uint64_t length) {
+    uint64_t span = repr->room > QUOTES_SOUGHT ? repr->room : QUOTES_SOUGHT;
+    return length < span ? length : span;
 }
 
 static char choose_quote(const struct quoting *quoting) {
@@ -46,8 +52,9 @@ static enum status show_string(struct repr *repr, const struct string *string) {
     struct quoting quoting = {0};
     /* What does not fit need not be read. */
     uint64_t count = string->length < repr->room ? string->length : repr->room;
-    for (uint64_t done = 0; done < count; done += CHUNK) {
-        size_t step = count - done < CHUNK ? (size_t)(count - done) : CHUNK;
+    uint64_t span = quotes_span(repr, string->length);
+    for (uint64_t done = 0; done < span; done += CHUNK) {
+        size_t step = span - done < CHUNK ? (size_t)(span - done) : CHUNK;
         TRY(string_characters(repr->runtime, string, done, step, characters));
         for (size_t i = 0; i < step; i++)
             note_quotes(&quoting, characters[i]);
@@ -75,16 +82,19 @@ enum status repr_show_str(struct repr *repr, remote_addr object, const struct ty
     return show_string(repr, &string);
 }
 
-static enum status put_byte(struct repr *repr, uint8_t byte, char quote) {
+static enum status put_byte(struct repr *repr, uint8_t byte, char quote, bool escapes_single) {
+    if (byte == '\'' && escapes_single)
+        return repr_put(repr, "\\'");
     return byte < 0x80 ? put_escaped(repr, byte, quote) : repr_put_format(repr, "\\x%02x", (unsigned)byte);
 }
 
-enum status repr_put_bytes_literal(struct repr *repr, remote_addr data, uint64_t size_bytes) {
+static enum status put_literal(struct repr *repr, remote_addr data, uint64_t size_bytes, bool escapes_single) {
     uint8_t bytes[CHUNK];
     struct quoting quoting = {0};
     uint64_t count = size_bytes < repr->room ? size_bytes : repr->room;
-    for (uint64_t done = 0; done < count; done += CHUNK) {
-        size_t step = count - done < CHUNK ? (size_t)(count - done) : CHUNK;
+    uint64_t span = quotes_span(repr, size_bytes);
+    for (uint64_t done = 0; done < span; done += CHUNK) {
+        size_t step = span - done < CHUNK ? (size_t)(span - done) : CHUNK;
         TRY(memory_read(repr->runtime->objects, data + done, bytes, step));
         for (size_t i = 0; i < step; i++)
             note_quotes(&quoting, bytes[i]);
@@ -95,9 +105,13 @@ enum status repr_put_bytes_literal(struct repr *repr, remote_addr data, uint64_t
         size_t step = count - done < CHUNK ? (size_t)(count - done) : CHUNK;
         TRY(memory_read(repr->runtime->objects, data + done, bytes, step));
         for (size_t i = 0; i < step; i++)
-            TRY(put_byte(repr, bytes[i], quote));
+            TRY(put_byte(repr, bytes[i], quote, escapes_single));
     }
     return repr_put_bytes(repr, &quote, 1);
+}
+
+enum status repr_put_bytes_literal(struct repr *repr, remote_addr data, uint64_t size_bytes) {
+    return put_literal(repr, data, size_bytes, false);
 }
 
 enum status repr_show_bytes(struct repr *repr, remote_addr object, const struct type_info *type) {
@@ -108,12 +122,13 @@ enum status repr_show_bytes(struct repr *repr, remote_addr object, const struct 
     return repr_put_bytes_literal(repr, object + layout->bytes.ob_sval, size_bytes);
 }
 
+/* Before 3.15 it escapes ' between " too (bytearray_repr, Objects/bytearrayobject.c). */
 enum status repr_show_bytearray(struct repr *repr, remote_addr object, const struct type_info *type) {
     const struct layout *layout = &repr->runtime->layout;
     struct copy head;
     TRY(copy_read(repr->runtime->objects, object, layout->bytearray.ob_start, &head));
     TRY(repr_put_format(repr, "%s(", type_name(type)));
-    TRY(repr_put_bytes_literal(repr, copy_u64(&head, layout->bytearray.ob_start),
-                               copy_u64(&head, layout->object.ob_size)));
+    TRY(put_literal(repr, copy_u64(&head, layout->bytearray.ob_start), copy_u64(&head, layout->object.ob_size),
+                    layout_minor(layout) < 15));
     return repr_put(repr, ")");
 }
