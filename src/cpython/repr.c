@@ -204,6 +204,8 @@ static const struct shower {
     {"getset_descriptor", repr_show_descriptor, true},
     {"member_descriptor", repr_show_descriptor, true},
     {"BaseException", repr_show_exception, true},
+    {"numpy.ndarray", repr_show_numpy_array, true},
+    {"numpy.dtype", repr_show_numpy_dtype, true},
 };
 
 /* A class of the target's own may be called "dict"; a static type, or one with its module in its name, is what it
@@ -238,7 +240,7 @@ static enum status show(struct repr *repr, remote_addr object) {
     TRY(type_read(repr->runtime, object, &type));
     enum status status = STATUS_NOT_FOUND;
     if (strncmp(type.full_name, "numpy.", strlen("numpy.")) == 0)
-        status = repr_show_numpy(repr, object, &type);
+        status = repr_show_numpy_scalar(repr, object, &type);
     else if ((type.flags & TYPE_IS_HEAP_TYPE) != 0)
         status = repr_show_special(repr, object, &type);
     return status == STATUS_NOT_FOUND ? show_by_base(repr, object, &type) : status;

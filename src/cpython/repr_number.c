@@ -222,21 +222,25 @@ enum status repr_show_float(struct repr *repr, remote_addr object, const struct 
     return repr_put(repr, text);
 }
 
-enum status repr_put_complex(struct repr *repr, double real, double imaginary, enum repr_precision precision) {
-    char text[REPR_NUMBER_BYTES];
-    bool only_imaginary = real == 0 && !signbit(real);
-    if (!only_imaginary) {
+void repr_format_complex(double real, double imaginary, enum repr_precision precision, bool *both,
+                         char text[2 * REPR_NUMBER_BYTES]) {
+    char part[REPR_NUMBER_BYTES];
+    *both = real != 0 || signbit(real);
+    text[0] = '\0';
+    if (*both)
         repr_format_real(real, precision, false, text);
-        TRY(repr_put_format(repr, "(%s", text));
-    }
-    repr_format_real(imaginary, precision, false, text);
-    return repr_put_format(repr, only_imaginary ? "%s%sj" : "%s%sj)", only_imaginary || text[0] == '-' ? "" : "+",
-                           text);
+    repr_format_real(imaginary, precision, false, part);
+    size_t used = strlen(text);
+    const char *sign = *both && part[0] != '-' ? "+" : "";
+    (void)snprintf(text + used, 2 * REPR_NUMBER_BYTES - used, "%s%sj", sign, part);
 }
 
 enum status repr_show_complex(struct repr *repr, remote_addr object, const struct type_info *type) {
     (void)type;
     double parts[2];
+    char text[2 * REPR_NUMBER_BYTES];
+    bool both = false;
     TRY(memory_read(repr->runtime->objects, object + repr->runtime->layout.complex_.cval, parts, sizeof parts));
-    return repr_put_complex(repr, parts[0], parts[1], REPR_DOUBLE);
+    repr_format_complex(parts[0], parts[1], REPR_DOUBLE, &both, text);
+    return repr_put_format(repr, both ? "(%s)" : "%s", text);
 }

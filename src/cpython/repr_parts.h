@@ -56,14 +56,12 @@ enum { REPR_NUMBER_BYTES = 48 };
 enum repr_precision { REPR_DOUBLE, REPR_SINGLE, REPR_HALF };
 /* The shortest decimal that reads back as `value`, as repr() writes it; point: with ".0" when it is whole. */
 void repr_format_real(double value, enum repr_precision precision, bool point, char text[REPR_NUMBER_BYTES]);
-enum status repr_put_complex(struct repr *repr, double real, double imaginary, enum repr_precision precision) MUST_USE;
+/* The same of a complex number, without parentheses; *both: whether it has two parts. */
+void repr_format_complex(double real, double imaginary, enum repr_precision precision, bool *both,
+                         char text[2 * REPR_NUMBER_BYTES]);
 repr_show_fn repr_show_int, repr_show_bool, repr_show_float, repr_show_complex;
 
 /* repr_text.c */
-/* Bytes at an address as b'...'. */
-enum status repr_put_bytes_literal(struct repr *repr, remote_addr data, uint64_t size_bytes) MUST_USE;
-/* Characters as '...'. */
-enum status repr_put_characters_literal(struct repr *repr, remote_addr data, uint64_t count, uint32_t kind) MUST_USE;
 repr_show_fn repr_show_str, repr_show_bytes, repr_show_bytearray;
 
 /* repr_container.c */
@@ -81,7 +79,9 @@ repr_show_fn repr_show_special;
 repr_show_fn repr_show_type, repr_show_function, repr_show_method, repr_show_builtin, repr_show_module,
     repr_show_generator, repr_show_code, repr_show_cell, repr_show_weakref, repr_show_descriptor;
 
-/* repr_numpy.c: what is NumPy's by the type's name; STATUS_NOT_FOUND when it is not known, and then nothing was put. */
-repr_show_fn repr_show_numpy;
+/* repr_numpy.c */
+/* A scalar, by the type's name; STATUS_NOT_FOUND when it is not known, and then nothing was put. */
+repr_show_fn repr_show_numpy_scalar;
+repr_show_fn repr_show_numpy_array, repr_show_numpy_dtype;
 
 #endif

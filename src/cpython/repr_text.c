@@ -70,11 +70,6 @@ static enum status show_string(struct repr *repr, const struct string *string) {
     return repr_put_bytes(repr, &quote, 1);
 }
 
-enum status repr_put_characters_literal(struct repr *repr, remote_addr data, uint64_t count, uint32_t kind) {
-    struct string string = {.data = data, .length = count, .kind = kind};
-    return show_string(repr, &string);
-}
-
 enum status repr_show_str(struct repr *repr, remote_addr object, const struct type_info *type) {
     (void)type;
     struct string string;
@@ -110,16 +105,12 @@ static enum status put_literal(struct repr *repr, remote_addr data, uint64_t siz
     return repr_put_bytes(repr, &quote, 1);
 }
 
-enum status repr_put_bytes_literal(struct repr *repr, remote_addr data, uint64_t size_bytes) {
-    return put_literal(repr, data, size_bytes, false);
-}
-
 enum status repr_show_bytes(struct repr *repr, remote_addr object, const struct type_info *type) {
     (void)type;
     const struct layout *layout = &repr->runtime->layout;
     uint64_t size_bytes = 0;
     TRY(memory_read_u64(repr->runtime->objects, object + layout->object.ob_size, &size_bytes));
-    return repr_put_bytes_literal(repr, object + layout->bytes.ob_sval, size_bytes);
+    return put_literal(repr, object + layout->bytes.ob_sval, size_bytes, false);
 }
 
 /* Before 3.15 it escapes ' between " too (bytearray_repr, Objects/bytearrayobject.c). */

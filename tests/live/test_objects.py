@@ -2,17 +2,19 @@
 
 import subprocess
 
+import pytest
 from harness import STROBE, Target, in_utf8
 
 PRINTER = STROBE.parent / "tests" / "tools" / "print_objects"
 SHOWN_DIFFERENCES = 20
+UNLIMITED = 1_000_000
 
 
-def print_objects(target, addresses, max_characters):
+def print_objects(target, max_characters, cases):
     """[(type name, text)] as strobe has them."""
     finished = subprocess.run(
         [str(PRINTER), str(target.pid), str(target.said["runtime"]), str(max_characters)],
-        input="\n".join(map(str, addresses)).encode(),
+        input="\n".join(str(case["address"]) for case in cases).encode(),
         stdout=subprocess.PIPE,
         check=True,
         timeout=60,
@@ -32,21 +34,30 @@ def assert_same(seen, cases, expected):
     assert not differences, f"{len(differences)} of {len(cases)} differ:\n{listed}"
 
 
+def assert_reads_values_of(target):
+    cases = target.said["cases"]
+    seen = print_objects(target, UNLIMITED, cases)
+    assert [name for name, _ in seen] == [case["type"] for case in cases]
+    assert_same(seen, cases, [in_utf8(case["text"]) for case in cases])
+
+
 def test_values(python):
     with Target(python, "objects.py") as target:
-        cases = target.said["cases"]
-        addresses = [case["address"] for case in cases]
-        seen = print_objects(target, addresses, 1_000_000)
-        assert [name for name, _ in seen] == [case["type"] for case in cases]
-        assert_same(seen, cases, [in_utf8(case["text"]) for case in cases])
+        assert_reads_values_of(target)
+
+
+def test_numpy_values(python):
+    with Target(python, "objects_numpy.py") as target:
+        if "missing" in target.said:
+            pytest.skip("this interpreter has no NumPy")
+        assert_reads_values_of(target)
 
 
 def test_cut(python):
     """Whatever the limit, the text is the beginning of the whole text, with an ellipsis at its end."""
     with Target(python, "objects.py") as target:
         cases = target.said["cases"][::7]
-        addresses = [case["address"] for case in cases]
-        whole = [text for _, text in print_objects(target, addresses, 1_000_000)]
+        whole = [text for _, text in print_objects(target, UNLIMITED, cases)]
         for limit in (0, 1, 2, 17, 100):
             right = [text if len(text) <= limit else text[: limit - 1] + "…" if limit else "" for text in whole]
-            assert_same(print_objects(target, addresses, limit), cases, right)
+            assert_same(print_objects(target, limit, cases), cases, right)
