@@ -204,6 +204,11 @@ static const struct shower {
     {"getset_descriptor", repr_show_descriptor, true},
     {"member_descriptor", repr_show_descriptor, true},
     {"BaseException", repr_show_exception, true},
+    {"datetime.date", repr_show_date, true},
+    {"datetime.datetime", repr_show_datetime, true},
+    {"datetime.time", repr_show_time, true},
+    {"datetime.timedelta", repr_show_timedelta, true},
+    {"datetime.timezone", repr_show_timezone, true},
     {"numpy.ndarray", repr_show_numpy_array, true},
     {"numpy.dtype", repr_show_numpy_dtype, true},
 };

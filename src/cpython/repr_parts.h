@@ -79,6 +79,9 @@ repr_show_fn repr_show_special;
 repr_show_fn repr_show_type, repr_show_function, repr_show_method, repr_show_builtin, repr_show_module,
     repr_show_generator, repr_show_code, repr_show_cell, repr_show_weakref, repr_show_descriptor;
 
+/* repr_datetime.c */
+repr_show_fn repr_show_date, repr_show_datetime, repr_show_time, repr_show_timedelta, repr_show_timezone;
+
 /* repr_numpy.c */
 /* A scalar, by the type's name; STATUS_NOT_FOUND when it is not known, and then nothing was put. */
 repr_show_fn repr_show_numpy_scalar;

@@ -475,6 +475,25 @@ def add_special():
     add(type(vars(Color))({"a": 1}))
 
 
+def add_dates():
+    from datetime import date, datetime, time, timedelta, timezone
+
+    add(date(2024, 2, 29))
+    add(date.min)
+    add(date.max)
+    add(datetime(1, 1, 1))
+    add(datetime(2024, 12, 31, 23, 59, 58))
+    add(datetime(2024, 12, 31, 23, 59, 0, 999999))
+    add(datetime(2024, 12, 31, 23, 59, fold=1, tzinfo=timezone.utc))
+    add(datetime(2024, 12, 31, tzinfo=timezone(timedelta(hours=-5), "name")))
+    add(time(1, 2))
+    add(time(1, 2, 3, 4, tzinfo=timezone(timedelta(minutes=30)), fold=1))
+    add(timezone.utc)
+    add(timedelta(0))
+    add(timedelta(days=-3, microseconds=7))
+    add(timedelta.max)
+
+
 def pointer_of_runtime():
     return ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
 
@@ -492,6 +511,7 @@ def main():
     add_deques()
     add_instances()
     add_special()
+    add_dates()
     print(json.dumps({"runtime": pointer_of_runtime(), "cases": cases}), flush=True)
     sys.stdin.read()
 
