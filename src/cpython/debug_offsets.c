@@ -12,11 +12,14 @@
 enum {
     OLDEST_MINOR = 13,
     NEWEST_MINOR = 15,
-    HEADER_BYTES = 24, /* cookie, version, free_threaded */
+    PREAMBLE_BYTES = 24, /* cookie, version, free_threaded */
+    HEADER_BYTES = 16,   /* sizeof(PyObject); what the table says of it is checked in debug_offsets_derive.c */
+    FREE_THREADED_HEADER_BYTES = 32,
 };
 
 enum kind {
     SIZE,          /* begins a group: the size of the struct that the offsets behind it lie in */
+    OBJECT_SIZE,   /* the same; the struct begins with an object header, so that none lies in there */
     UNSIZED,       /* begins a group that the table gives no size for */
     OFFSET,        /* of `width` bytes in the group's struct */
     FREE_THREADED, /* the same, but 0 and without a meaning in a build with the GIL */
@@ -29,7 +32,7 @@ struct column {
     uint16_t target; /* offset in struct debug_table of the layout_offset to fill */
     uint8_t since;   /* minor version */
     uint8_t kind;
-    uint32_t width; /* SIZE: the largest that is believable */
+    uint32_t width; /* of sizes: the largest that is believable */
 };
 
 /* The largest sizes believed: many times those known (3.15: runtime 330 KiB, interpreter 260 KiB, thread 0.5 KiB). */
@@ -39,7 +42,8 @@ struct column {
 #define TARGET(path) #path, offsetof(struct debug_table, path)
 #define GROUP(since, path, limit)                                                                                      \
     { TARGET(path), since, SIZE, limit }
-#define OBJECT(since, path) GROUP(since, path, OBJECT_BYTES)
+#define OBJECT(since, path)                                                                                            \
+    { TARGET(path), since, OBJECT_SIZE, OBJECT_BYTES }
 #define FIELD(since, path, width)                                                                                      \
     { TARGET(path), since, OFFSET, width }
 #define FREE_THREADED_FIELD(since, path, width)                                                                        \
@@ -65,18 +69,18 @@ static const struct column columns[] = {
     FIELD(13, interp.gil_last_holder, POINTER), FIELD(14, layout.interp.code_object_generation, 8),
     FREE_THREADED_FIELD(14, layout.interp.tlbc_generation, INT),
 
-    OBJECT(13, layout.thread.size), FIELD(13, layout.thread.prev, POINTER), FIELD(13, layout.thread.next, POINTER),
-    FIELD(13, layout.thread.interp, POINTER), FIELD(13, layout.thread.current_frame, POINTER),
-    FIELD(15, layout.thread.base_frame, POINTER), FIELD(15, layout.thread.last_profiled_frame, POINTER),
-    FIELD(15, layout.thread.last_profiled_frame_seq, 8), FIELD(13, layout.thread.thread_id, 8),
-    FIELD(13, layout.thread.native_thread_id, 8), FIELD(13, layout.thread.datastack_chunk, POINTER),
-    FIELD(13, layout.thread.status, INT), FIELD(15, layout.thread.holds_gil, INT),
-    FIELD(15, layout.thread.gil_requested, INT), SKIP(15, thread_state.current_exception),
-    SKIP(15, thread_state.exc_state),
+    GROUP(13, layout.thread.size, OBJECT_BYTES), FIELD(13, layout.thread.prev, POINTER),
+    FIELD(13, layout.thread.next, POINTER), FIELD(13, layout.thread.interp, POINTER),
+    FIELD(13, layout.thread.current_frame, POINTER), FIELD(15, layout.thread.base_frame, POINTER),
+    FIELD(15, layout.thread.last_profiled_frame, POINTER), FIELD(15, layout.thread.last_profiled_frame_seq, 8),
+    FIELD(13, layout.thread.thread_id, 8), FIELD(13, layout.thread.native_thread_id, 8),
+    FIELD(13, layout.thread.datastack_chunk, POINTER), FIELD(13, layout.thread.status, INT),
+    FIELD(15, layout.thread.holds_gil, INT), FIELD(15, layout.thread.gil_requested, INT),
+    SKIP(15, thread_state.current_exception), SKIP(15, thread_state.exc_state),
 
     SKIP(15, err_stackitem.exc_value), /* a group of its own */
 
-    OBJECT(13, layout.frame.size), FIELD(13, layout.frame.previous, POINTER),
+    GROUP(13, layout.frame.size, OBJECT_BYTES), FIELD(13, layout.frame.previous, POINTER),
     FIELD(13, layout.frame.f_executable, POINTER), FIELD(13, layout.frame.instr_ptr, POINTER),
     FIELD(13, layout.frame.localsplus, POINTER), FIELD(13, layout.frame.owner, 1),
     FIELD(14, layout.frame.stackpointer, POINTER), FREE_THREADED_FIELD(14, layout.frame.tlbc_index, INT),
@@ -87,7 +91,7 @@ static const struct column columns[] = {
     FIELD(13, layout.code.co_localsplusnames, POINTER), FIELD(13, layout.code.co_localspluskinds, POINTER),
     FIELD(13, layout.code.co_code_adaptive, 1), FREE_THREADED_FIELD(14, layout.code.co_tlbc, POINTER),
 
-    OBJECT(13, layout.object.size), FIELD(13, layout.object.ob_type, POINTER),
+    GROUP(13, layout.object.size, OBJECT_BYTES), FIELD(13, layout.object.ob_type, POINTER),
 
     OBJECT(13, layout.type.size), FIELD(13, layout.type.tp_name, POINTER), SKIP(13, type_object.tp_repr),
     FIELD(13, layout.type.tp_flags, 8), FIELD(15, layout.type.tp_basicsize, 8), FIELD(15, layout.type.tp_dictoffset, 8),
@@ -131,6 +135,7 @@ struct reader {
     bool free_threaded;
     /* The group that the next columns belong to: its size, and the columns seen that take room in it. */
     uint64_t group_size;
+    uint64_t group_start;
     size_t first;
 };
 
@@ -155,6 +160,9 @@ static enum status begin_group(struct reader *reader, size_t index, uint64_t siz
     if (size < POINTER || size > column->width || size % POINTER != 0)
         return refuse(column, size, "not the size of a struct", error);
     reader->group_size = size;
+    reader->group_start = 0;
+    if (column->kind == OBJECT_SIZE)
+        reader->group_start = reader->free_threaded ? FREE_THREADED_HEADER_BYTES : HEADER_BYTES;
     reader->first = index + 1;
     return STATUS_OK;
 }
@@ -177,7 +185,7 @@ static enum status check_overlap(const struct reader *reader, size_t index, uint
 static enum status read_offset(const struct reader *reader, size_t index, uint64_t value, struct debug_table *table,
                                struct error *error) {
     const struct column *column = &columns[index];
-    if (value > reader->group_size || column->width > reader->group_size - value)
+    if (value < reader->group_start || value > reader->group_size || column->width > reader->group_size - value)
         return refuse(column, value, "outside its struct", error);
     if (column->width != 0 && value % column->width != 0)
         return refuse(column, value, "not aligned", error);
@@ -191,6 +199,7 @@ static enum status read_column(struct reader *reader, size_t index, struct debug
     const struct column *column = &columns[index];
     if (column->kind == UNSIZED) {
         reader->group_size = column->width;
+        reader->group_start = 0;
         reader->first = index + 1;
         return STATUS_OK;
     }
@@ -200,6 +209,7 @@ static enum status read_column(struct reader *reader, size_t index, struct debug
     reader->position += sizeof value;
     switch ((enum kind)column->kind) {
     case SIZE:
+    case OBJECT_SIZE:
         TRY(begin_group(reader, index, value, error));
         *column_target(column, table) = (layout_offset)value;
         return STATUS_OK;
@@ -226,11 +236,20 @@ static enum status read_header(struct reader *reader, struct layout *layout, str
     if (free_threaded > 1)
         return error_set(error, STATUS_NOT_PYTHON, "its debug offsets contradict themselves: free_threaded is %" PRIu64,
                          free_threaded);
-    reader->position = HEADER_BYTES;
+    reader->position = PREAMBLE_BYTES;
     reader->free_threaded = free_threaded == 1;
     layout->version = (uint32_t)version;
     layout->free_threaded = reader->free_threaded;
     return STATUS_OK;
+}
+
+/* The table is the runtime's first field: nothing else lies where it was read from. */
+static enum status check_runtime(const struct reader *reader, const struct layout_runtime *runtime,
+                                 struct error *error) {
+    if (runtime->finalizing >= reader->position && runtime->interpreters_head >= reader->position)
+        return STATUS_OK;
+    return error_set(error, STATUS_NOT_PYTHON,
+                     "its debug offsets contradict themselves: the runtime's fields lie in them");
 }
 
 /* A table in which nothing is known yet. */
@@ -244,7 +263,7 @@ static void table_init(struct debug_table *table) {
 }
 
 bool debug_offsets_present(const void *table, size_t size_bytes) {
-    return size_bytes >= HEADER_BYTES && memcmp(table, COOKIE, sizeof COOKIE - 1) == 0;
+    return size_bytes >= PREAMBLE_BYTES && memcmp(table, COOKIE, sizeof COOKIE - 1) == 0;
 }
 
 enum status debug_offsets_decode(const void *table, size_t size_bytes, struct layout *layout, struct error *error) {
@@ -258,6 +277,7 @@ enum status debug_offsets_decode(const void *table, size_t size_bytes, struct la
         if (columns[i].since <= minor)
             TRY(read_column(&reader, i, &decoded, error));
     }
+    TRY(check_runtime(&reader, &decoded.layout.runtime, error));
     TRY(debug_offsets_derive(&decoded, error));
     *layout = decoded.layout;
     return STATUS_OK;
