@@ -354,14 +354,15 @@ static enum status asyncio_in_object(struct search *search, struct object *objec
         return STATUS_OK;
     struct elf_file *file = NULL;
     TRY(open_object_file(search, object, &file));
-    uint64_t size_bytes = 0;
-    enum status status = elf_file_find_section(file, ".AsyncioDebug", address, &size_bytes);
+    uint64_t in_file = 0, size_bytes = 0;
+    enum status status = elf_file_find_section(file, ".AsyncioDebug", &in_file, &size_bytes);
     if (status != STATUS_OK)
-        status = elf_file_find_symbol(file, "_Py_AsyncioDebug", address);
+        status = elf_file_find_symbol(file, "_Py_AsyncioDebug", &in_file);
     if (status != STATUS_OK)
-        status = elf_file_find_symbol(file, "_AsyncioDebug", address);
+        status = elf_file_find_symbol(file, "_AsyncioDebug", &in_file);
     elf_file_free(file);
-    *address += object->image.load_bias;
+    if (status == STATUS_OK)
+        *address = in_file + object->image.load_bias;
     return status;
 }
 
