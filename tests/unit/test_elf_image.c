@@ -149,9 +149,12 @@ static void build_image(uint8_t *bytes, bool with_gnu_hash) {
         {.p_type = PT_DYNAMIC, .p_offset = 0x100, .p_vaddr = LINKED_AT + 0x100, .p_memsz = 6 * sizeof(Elf64_Dyn)},
     };
     Elf64_Dyn dynamic[] = {
-        {DT_SYMTAB, {LINKED_AT + 0x200}}, {DT_STRTAB, {LINKED_AT + 0x300}},
-        {DT_STRSZ, {0x80}},               {with_gnu_hash ? DT_GNU_HASH : DT_HASH, {LINKED_AT + (with_gnu_hash ? 0x400 : 0x380)}},
-        {DT_NEEDED, {1}},                 {DT_NULL, {0}},
+        {DT_SYMTAB, {LINKED_AT + 0x200}},
+        {DT_STRTAB, {LINKED_AT + 0x300}},
+        {DT_STRSZ, {0x80}},
+        {with_gnu_hash ? DT_GNU_HASH : DT_HASH, {LINKED_AT + (with_gnu_hash ? 0x400 : 0x380)}},
+        {DT_NEEDED, {1}},
+        {DT_NULL, {0}},
     };
     Elf64_Sym symbols[] = {
         {0},
@@ -161,8 +164,8 @@ static void build_image(uint8_t *bytes, bool with_gnu_hash) {
     };
     /* One bucket; its chain has all symbols. */
     uint32_t sysv[] = {1, 4, 3, 0, 0, 1, 2};
-    uint32_t gnu[] = {1, 1, 1, 6, UINT32_MAX, UINT32_MAX, 1, gnu_hash("alpha") & ~1u, gnu_hash("beta") & ~1u,
-                      gnu_hash("gamma") | 1u};
+    uint32_t gnu[] = {
+        1, 1, 1, 6, UINT32_MAX, UINT32_MAX, 1, gnu_hash("alpha") & ~1u, gnu_hash("beta") & ~1u, gnu_hash("gamma") | 1u};
     put(bytes, 0, &header, sizeof header);
     put(bytes, sizeof header, segments, sizeof segments);
     put(bytes, 0x100, dynamic, sizeof dynamic);

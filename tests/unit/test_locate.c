@@ -58,8 +58,8 @@ static enum status locate_in_fork(struct located *located, struct error *error, 
     pid_t pid = child_start(child_idle, NULL);
     struct process *process = NULL;
     assert_int_equal(process_open(pid, &process, error), STATUS_OK);
-    enum status status = everywhere ? locate_runtime_everywhere(process, located, error)
-                                    : locate_runtime(process, located, error);
+    enum status status =
+        everywhere ? locate_runtime_everywhere(process, located, error) : locate_runtime(process, located, error);
     process_free(process);
     child_end(pid);
     return status;

@@ -67,9 +67,12 @@ static void test_unescapes_newlines(void **state) {
 static void test_refuses_broken_lines(void **state) {
     (void)state;
     const char *const broken[] = {
-        "\n",         "x\n",
-        "1000\n",     "1000-2000\n",
-        "1000-2000 ", "1000-2000 r--p 0 0:0 7 /x\n\n",
+        "\n",
+        "x\n",
+        "1000\n",
+        "1000-2000\n",
+        "1000-2000 ",
+        "1000-2000 r--p 0 0:0 7 /x\n\n",
         "2000-1000 r--p 0 0:0 7 /x\n",
         "1000-2000 r--p 0 00 7 /x\n",
         "1000-2000 r-\n",

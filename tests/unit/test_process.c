@@ -114,8 +114,8 @@ static void test_unmapped_memory_is_unreadable(void **state) {
     struct process *process = open_process(pid);
     struct memory *memory = process_memory(process);
     static char buffer[40000];
-    const remote_addr bad[] = {0, 1, 4096, remote(pages) + 4096, remote(pages) + 4092, (uint64_t)1 << 47,
-                               (uint64_t)1 << 63, UINT64_MAX - 100};
+    const remote_addr bad[] = {
+        0, 1, 4096, remote(pages) + 4096, remote(pages) + 4092, (uint64_t)1 << 47, (uint64_t)1 << 63, UINT64_MAX - 100};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct memory_piece pieces[] = {{remote(pages), buffer, 8}, {bad[i], buffer + 8, 100}};
         assert_int_equal(memory_read(memory, bad[i], buffer, 100), STATUS_UNREADABLE);
@@ -157,6 +157,42 @@ static void test_an_ended_process_is_noticed(void **state) {
             assert_int_equal(waitpid(pid, NULL, 0), pid);
     }
     process_free(process);
+}
+
+static int exec_pipe[2];
+
+static void wait_and_exec(void *unused) {
+    (void)unused;
+    char byte;
+    child_ready();
+    if (read(exec_pipe[0], &byte, 1) == 1)
+        (void)execlp("sleep", "sleep", "1000", (char *)NULL);
+}
+
+/* The same process, another program: what is read is the new one's. */
+static void test_reads_go_on_after_exec(void **state) {
+    (void)state;
+    assert_int_equal(pipe(exec_pipe), 0);
+    pid_t pid = child_start(wait_and_exec, NULL);
+    struct process *process = open_process(pid);
+    struct error error = {0};
+    struct mappings mappings = {0};
+    assert_int_equal(write(exec_pipe[1], "", 1), 1);
+    do {
+        mappings_release(&mappings);
+        assert_int_equal(process_read_mappings(process, &mappings, &error), STATUS_OK);
+    } while (strcmp(basename(mappings.items[0].path), "sleep") != 0);
+    char magic[4], same[4];
+    struct memory_piece pieces[] = {{mappings.items[0].start, same, 4}};
+    assert_int_equal(memory_read(process_memory(process), mappings.items[0].start, magic, 4), STATUS_OK);
+    assert_memory_equal(magic, "\177ELF", 4);
+    assert_int_equal(memory_read_pieces(process_memory(process), pieces, 1), STATUS_OK);
+    assert_memory_equal(same, magic, 4);
+    mappings_release(&mappings);
+    process_free(process);
+    (void)close(exec_pipe[0]);
+    (void)close(exec_pipe[1]);
+    child_end(pid);
 }
 
 static void test_refuses_what_is_no_process(void **state) {
@@ -321,6 +357,7 @@ int main(void) {
         cmocka_unit_test(test_reads_many_pieces),
         cmocka_unit_test(test_unmapped_memory_is_unreadable),
         cmocka_unit_test(test_an_ended_process_is_noticed),
+        cmocka_unit_test(test_reads_go_on_after_exec),
         cmocka_unit_test(test_refuses_what_is_no_process),
         cmocka_unit_test(test_refuses_a_kernel_thread),
         cmocka_unit_test(test_command_line),

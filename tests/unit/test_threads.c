@@ -166,8 +166,8 @@ static void test_nested_pid_namespace(void **state) {
     (void)state;
     if (geteuid() != 0)
         skip();
-    const char *const command[] = {"unshare", "--pid", "--fork", "--kill-child", "sh", "-c",
-                                   "echo $$; while :; do read x; done", NULL};
+    const char *const command[] = {
+        "unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "echo $$; while :; do read x; done", NULL};
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     int input = dup(STDIN_FILENO);
