@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "cpython/runtime.h"
 
+#include <stdbool.h>
 #include <string.h>
 #include <wchar.h>
 
@@ -98,15 +99,33 @@ static void write_source(struct writer *writer, const struct look_frame *frame) 
         write_mark(writer, &frame->position, text, indent, size_bytes);
 }
 
+/* What a module's namespace is full of, and nobody looks for: its functions, classes and imports. */
+static bool is_furniture(const struct look_frame *frame, const struct look_local *local) {
+    static const char *const types[] = {"module", "function", "type", "builtin_function_or_method"};
+    if (strcmp(frame->function, "<module>") != 0)
+        return false;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(local->type, types[i]) == 0)
+            return true;
+    return strncmp(local->name, "__", 2) == 0;
+}
+
 static void write_locals(struct writer *writer, const struct look_frame *frame) {
     const struct palette *palette = writer->palette;
+    size_t furniture = 0;
     for (size_t i = 0; i < frame->local_count; i++) {
         const struct look_local *local = &frame->locals[i];
+        if (is_furniture(frame, local)) {
+            furniture++;
+            continue;
+        }
         fprintf(writer->stream, "        %s%s%s%s", local->argument ? "(argument) " : "", palette->name,
                 safe(writer, local->name), palette->end);
         fprintf(writer->stream, ": %s", safe(writer, local->type));
         fprintf(writer->stream, " = %s\n", safe(writer, local->value));
     }
+    if (furniture > 0)
+        fprintf(writer->stream, "        (and %zu functions, classes, modules and __names__)\n", furniture);
     if (frame->locals_status != STATUS_OK)
         fprintf(writer->stream, "        %s(the variables could not be read: %s)%s\n", palette->warning,
                 status_name(frame->locals_status), palette->end);
