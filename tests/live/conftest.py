@@ -15,4 +15,4 @@ def pytest_report_header(config):
 def pytest_generate_tests(metafunc):
     for name, found in (("python", interpreters.supported()), ("old_python", interpreters.unsupported())):
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, found, ids=interpreters.labels(found), scope="session")
+            metafunc.parametrize(name, found, ids=interpreters.labels(found))
