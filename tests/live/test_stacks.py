@@ -17,7 +17,7 @@ def assert_same_threads(python, target, dumped):
 
 def test_every_kind_of_function(python):
     with Target(python, "functions.py") as target:
-        assert len(target.said["threads"][0]["frames"]) > 40
+        assert len(target.said["threads"][0]["frames"]) > 30
         assert_same_threads(python, target, dump(target))
 
 
@@ -68,12 +68,17 @@ def test_a_busy_thread_runs_and_holds_the_gil(python):
     with Target(python, "busy.py") as target:
         busy = target.said["native_id"]
         target.await_cpu_time(busy, ticks=10)
-        threads = {thread["native_id"]: thread for thread in dump(target)["threads"]}
-        assert threads[busy]["state"] == "running"
-        others = [thread for native_id, thread in threads.items() if native_id != busy]
-        assert len(others) == 2
-        if python.free_threaded:
-            assert {thread["gil"] for thread in threads.values()} == {"none"}
-        else:
-            assert threads[busy]["gil"] == "held"
-            assert {thread["name"]: thread["gil"] for thread in others} == {"blocked": "none", "waiting": "waiting"}
+        looks = [{thread["name"]: thread for thread in dump(target)["threads"]} for _ in range(20)]
+    assert {frozenset(look) for look in looks} == {frozenset({"MainThread", "blocked", "waiting"})}
+    assert {look["MainThread"]["state"] for look in looks} == {"running"}
+    seen = {name: [look[name].get("gil") for look in looks] for name in looks[0]}
+    if python.free_threaded:
+        assert {gil for gils in seen.values() for gil in gils} <= {"none", None}
+        return
+    assert set(seen["MainThread"]) == {"held"}
+    assert set(seen["blocked"]) == {"none"}
+    assert set(seen["waiting"]) <= {"waiting", "none"}
+    # A thread that wants the GIL waits for it in spans of 5 ms (Python/ceval_gil.c, 3.8 to 3.15) and looks like any other
+    # for an instant between two of them. Up to 3.14 nothing but the waiting tells. Seen on a busy machine: 5 % of looks, so
+    # half of 20 looks fall there once in 10^8 runs (were it 10 %, once in 10^5). 3.15 has a flag for it.
+    assert seen["waiting"].count("waiting") > (10 if python.version < (3, 15) else 19)
