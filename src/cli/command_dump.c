@@ -6,17 +6,17 @@
 
 enum { DEFAULT_LOCALS_CHARS = 128, MAX_LOCALS_CHARS = 1000000 };
 
-static const char help[] =
-    "Usage: strobe dump [OPTIONS] PID\n"
-    "\n"
-    "Shows the stack of every thread of a running Python process, innermost frame first.\n"
-    "\n"
-    "  --locals           also the arguments and local variables of every frame\n"
-    "  --locals-chars N   cut each value at N characters (default 128)\n"
-    "  --blocking         stop the process's threads for the look (some milliseconds), for a picture of one\n"
-    "                     instant; without it nothing is stopped, and a stack that keeps changing says so\n"
-    "  --json             as JSON, for programs\n"
-    "  --help             this text\n";
+static const char help[] = "Usage: strobe dump [OPTIONS] PID\n"
+                           "\n"
+                           "Shows the stack of every thread of a running Python process, innermost frame first.\n"
+                           "\n"
+                           "  --locals           also every frame's arguments and local variables\n"
+                           "  --locals-chars N   cut each value at N characters (default 128)\n"
+                           "  --blocking         stop the process's threads for the look (milliseconds): a\n"
+                           "                     picture of one instant. Without it nothing is stopped, and\n"
+                           "                     a stack that changes all the time says so\n"
+                           "  --json             as JSON, for programs\n"
+                           "  --help             this text\n";
 
 struct dump_options {
     struct look_options look;

@@ -149,8 +149,13 @@ static enum status fill_frames(struct looker *looker, struct look_thread *thread
     return STATUS_OK;
 }
 
-static bool waits_for_gil(const struct looker *looker, const struct system_thread *system) {
+/* From 3.15 on a thread says that it wants the GIL. Before, it is seen in a futex of the GIL's: not in the instants
+ * between two spans of waiting, 5 ms each. */
+static bool waits_for_gil(const struct looker *looker, const struct thread_state *state,
+                          const struct system_thread *system) {
     const struct interp *interp = &looker->interp;
+    if (layout_has(looker->runtime.layout.thread.gil_requested))
+        return state->gil_requested;
     return interp->gil != 0 && system != NULL && system->futex_address >= interp->gil &&
            system->futex_address < interp->gil + looker->runtime.layout.gil.size;
 }
@@ -166,7 +171,7 @@ static void fill_states(struct looker *looker, const struct thread_state *state,
     thread->state = system != NULL ? system->state : THREAD_IDLE;
     if (interp->gil_holder == state->address)
         thread->gil = GIL_HELD;
-    else if (waits_for_gil(looker, system))
+    else if (waits_for_gil(looker, state, system))
         thread->gil = GIL_WAITING;
     if (name != NULL) {
         thread->name = name->name;

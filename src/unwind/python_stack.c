@@ -12,7 +12,7 @@ void stack_reader_init(struct stack_reader *reader, struct runtime *runtime, str
 void stack_reader_release(struct stack_reader *reader) {
     stack_image_release(&reader->image);
     free(reader->chain.items);
-    stack_reader_init(reader, reader->runtime, reader->codes);
+    *reader = (struct stack_reader){0};
 }
 
 struct memory *stack_reader_memory(struct stack_reader *reader) {

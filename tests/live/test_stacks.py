@@ -79,6 +79,7 @@ def test_a_busy_thread_runs_and_holds_the_gil(python):
     assert set(seen["blocked"]) == {"none"}
     assert set(seen["waiting"]) <= {"waiting", "none"}
     # A thread that wants the GIL waits for it in spans of 5 ms (Python/ceval_gil.c, 3.8 to 3.15) and looks like any other
-    # for an instant between two of them. Up to 3.14 nothing but the waiting tells. Seen on a busy machine: 5 % of looks, so
-    # half of 20 looks fall there once in 10^8 runs (were it 10 %, once in 10^5). 3.15 has a flag for it.
-    assert seen["waiting"].count("waiting") > (10 if python.version < (3, 15) else 19)
+    # between two of them; on a busy machine it may wait there for a processor. Seen at worst: 55 % of looks, so that
+    # all 20 looks fall there once in 100,000 runs. 3.15 has a flag for it, which is right at every look but those
+    # in which the thread has just been given the GIL.
+    assert seen["waiting"].count("waiting") >= (1 if python.version < (3, 15) else 10)
