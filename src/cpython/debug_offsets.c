@@ -39,93 +39,147 @@ struct column {
 #define STATE_BYTES (16U << 20)
 #define OBJECT_BYTES (64U << 10)
 
+/* A line for each u64. */
+/* clang-format off */
 #define TARGET(path) #path, offsetof(struct debug_table, path)
-#define GROUP(since, path, limit)                                                                                      \
-    { TARGET(path), since, SIZE, limit }
-#define OBJECT(since, path)                                                                                            \
-    { TARGET(path), since, OBJECT_SIZE, OBJECT_BYTES }
-#define FIELD(since, path, width)                                                                                      \
-    { TARGET(path), since, OFFSET, width }
-#define FREE_THREADED_FIELD(since, path, width)                                                                        \
-    { TARGET(path), since, FREE_THREADED, width }
-#define SKIP(since, path)                                                                                              \
-    { #path, 0, since, SKIPPED, 0 }
-#define UNSIZED_GROUP(since, limit)                                                                                    \
-    { "", 0, since, UNSIZED, limit }
+#define GROUP(since, path, limit) {TARGET(path), since, SIZE, limit}
+#define OBJECT(since, path) {TARGET(path), since, OBJECT_SIZE, OBJECT_BYTES}
+#define FIELD(since, path, width) {TARGET(path), since, OFFSET, width}
+#define FREE_THREADED_FIELD(since, path, width) {TARGET(path), since, FREE_THREADED, width}
+#define SKIP(since, path) {#path, 0, since, SKIPPED, 0}
+#define UNSIZED_GROUP(since, limit) {"", 0, since, UNSIZED, limit}
 
 #define POINTER 8
 #define INT 4
 
 static const struct column columns[] = {
-    GROUP(13, layout.runtime.size, STATE_BYTES), FIELD(13, layout.runtime.finalizing, POINTER),
+    GROUP(13, layout.runtime.size, STATE_BYTES),
+    FIELD(13, layout.runtime.finalizing, POINTER),
     FIELD(13, layout.runtime.interpreters_head, POINTER),
 
-    GROUP(13, layout.interp.size, STATE_BYTES), FIELD(13, layout.interp.id, 8), FIELD(13, layout.interp.next, POINTER),
-    FIELD(13, layout.interp.threads_head, POINTER), FIELD(14, layout.interp.threads_main, POINTER),
-    FIELD(13, interp.gc, 8), FIELD(13, layout.interp.modules, POINTER), FIELD(13, layout.interp.sysdict, POINTER),
-    FIELD(13, layout.interp.builtins, POINTER), FIELD(13, layout.interp.ceval_gil, POINTER), FIELD(13, interp.gil, 0),
+    GROUP(13, layout.interp.size, STATE_BYTES),
+    FIELD(13, layout.interp.id, 8),
+    FIELD(13, layout.interp.next, POINTER),
+    FIELD(13, layout.interp.threads_head, POINTER),
+    FIELD(14, layout.interp.threads_main, POINTER),
+    FIELD(13, interp.gc, 8),
+    FIELD(13, layout.interp.modules, POINTER),
+    FIELD(13, layout.interp.sysdict, POINTER),
+    FIELD(13, layout.interp.builtins, POINTER),
+    FIELD(13, layout.interp.ceval_gil, POINTER),
+    FIELD(13, interp.gil, 0),
     /* In struct _gil_runtime_state, where the two behind it are in PyInterpreterState. */
-    FREE_THREADED_FIELD(13, layout.gil.enabled, 0), FIELD(13, interp.gil_locked, INT),
-    FIELD(13, interp.gil_last_holder, POINTER), FIELD(14, layout.interp.code_object_generation, 8),
+    FREE_THREADED_FIELD(13, layout.gil.enabled, 0),
+    FIELD(13, interp.gil_locked, INT),
+    FIELD(13, interp.gil_last_holder, POINTER),
+    FIELD(14, layout.interp.code_object_generation, 8),
     FREE_THREADED_FIELD(14, layout.interp.tlbc_generation, INT),
 
-    GROUP(13, layout.thread.size, OBJECT_BYTES), FIELD(13, layout.thread.prev, POINTER),
-    FIELD(13, layout.thread.next, POINTER), FIELD(13, layout.thread.interp, POINTER),
-    FIELD(13, layout.thread.current_frame, POINTER), FIELD(15, layout.thread.base_frame, POINTER),
-    FIELD(15, layout.thread.last_profiled_frame, POINTER), FIELD(15, layout.thread.last_profiled_frame_seq, 8),
-    FIELD(13, layout.thread.thread_id, 8), FIELD(13, layout.thread.native_thread_id, 8),
-    FIELD(13, layout.thread.datastack_chunk, POINTER), FIELD(13, layout.thread.status, INT),
-    FIELD(15, layout.thread.holds_gil, INT), FIELD(15, layout.thread.gil_requested, INT),
-    SKIP(15, thread_state.current_exception), SKIP(15, thread_state.exc_state),
+    GROUP(13, layout.thread.size, OBJECT_BYTES),
+    FIELD(13, layout.thread.prev, POINTER),
+    FIELD(13, layout.thread.next, POINTER),
+    FIELD(13, layout.thread.interp, POINTER),
+    FIELD(13, layout.thread.current_frame, POINTER),
+    FIELD(15, layout.thread.base_frame, POINTER),
+    FIELD(15, layout.thread.last_profiled_frame, POINTER),
+    FIELD(15, layout.thread.last_profiled_frame_seq, 8),
+    FIELD(13, layout.thread.thread_id, 8),
+    FIELD(13, layout.thread.native_thread_id, 8),
+    FIELD(13, layout.thread.datastack_chunk, POINTER),
+    FIELD(13, layout.thread.status, INT),
+    FIELD(15, layout.thread.holds_gil, INT),
+    FIELD(15, layout.thread.gil_requested, INT),
+    SKIP(15, thread_state.current_exception),
+    SKIP(15, thread_state.exc_state),
 
     SKIP(15, err_stackitem.exc_value), /* a group of its own */
 
-    GROUP(13, layout.frame.size, OBJECT_BYTES), FIELD(13, layout.frame.previous, POINTER),
-    FIELD(13, layout.frame.f_executable, POINTER), FIELD(13, layout.frame.instr_ptr, POINTER),
-    FIELD(13, layout.frame.localsplus, POINTER), FIELD(13, layout.frame.owner, 1),
-    FIELD(14, layout.frame.stackpointer, POINTER), FREE_THREADED_FIELD(14, layout.frame.tlbc_index, INT),
+    GROUP(13, layout.frame.size, OBJECT_BYTES),
+    FIELD(13, layout.frame.previous, POINTER),
+    FIELD(13, layout.frame.f_executable, POINTER),
+    FIELD(13, layout.frame.instr_ptr, POINTER),
+    FIELD(13, layout.frame.localsplus, POINTER),
+    FIELD(13, layout.frame.owner, 1),
+    FIELD(14, layout.frame.stackpointer, POINTER),
+    FREE_THREADED_FIELD(14, layout.frame.tlbc_index, INT),
 
-    OBJECT(13, layout.code.size), FIELD(13, layout.code.co_filename, POINTER), FIELD(13, layout.code.co_name, POINTER),
-    FIELD(13, layout.code.co_qualname, POINTER), FIELD(13, layout.code.co_linetable, POINTER),
-    FIELD(13, layout.code.co_firstlineno, INT), FIELD(13, layout.code.co_argcount, INT),
-    FIELD(13, layout.code.co_localsplusnames, POINTER), FIELD(13, layout.code.co_localspluskinds, POINTER),
-    FIELD(13, layout.code.co_code_adaptive, 1), FREE_THREADED_FIELD(14, layout.code.co_tlbc, POINTER),
+    OBJECT(13, layout.code.size),
+    FIELD(13, layout.code.co_filename, POINTER),
+    FIELD(13, layout.code.co_name, POINTER),
+    FIELD(13, layout.code.co_qualname, POINTER),
+    FIELD(13, layout.code.co_linetable, POINTER),
+    FIELD(13, layout.code.co_firstlineno, INT),
+    FIELD(13, layout.code.co_argcount, INT),
+    FIELD(13, layout.code.co_localsplusnames, POINTER),
+    FIELD(13, layout.code.co_localspluskinds, POINTER),
+    FIELD(13, layout.code.co_code_adaptive, 1),
+    FREE_THREADED_FIELD(14, layout.code.co_tlbc, POINTER),
 
-    GROUP(13, layout.object.size, OBJECT_BYTES), FIELD(13, layout.object.ob_type, POINTER),
+    GROUP(13, layout.object.size, OBJECT_BYTES),
+    FIELD(13, layout.object.ob_type, POINTER),
 
-    OBJECT(13, layout.type.size), FIELD(13, layout.type.tp_name, POINTER), SKIP(13, type_object.tp_repr),
-    FIELD(13, layout.type.tp_flags, 8), FIELD(15, layout.type.tp_basicsize, 8), FIELD(15, layout.type.tp_dictoffset, 8),
+    OBJECT(13, layout.type.size),
+    FIELD(13, layout.type.tp_name, POINTER),
+    SKIP(13, type_object.tp_repr),
+    FIELD(13, layout.type.tp_flags, 8),
+    FIELD(15, layout.type.tp_basicsize, 8),
+    FIELD(15, layout.type.tp_dictoffset, 8),
 
-    OBJECT(15, size.heap_type), FIELD(15, layout.type.ht_cached_keys, POINTER),
+    OBJECT(15, size.heap_type),
+    FIELD(15, layout.type.ht_cached_keys, POINTER),
 
-    OBJECT(13, size.tuple), FIELD(13, layout.tuple.ob_item, POINTER), FIELD(13, ob_size.tuple, 8),
+    OBJECT(13, size.tuple),
+    FIELD(13, layout.tuple.ob_item, POINTER),
+    FIELD(13, ob_size.tuple, 8),
 
-    OBJECT(13, size.list), FIELD(13, layout.list.ob_item, POINTER), FIELD(13, ob_size.list, 8),
+    OBJECT(13, size.list),
+    FIELD(13, layout.list.ob_item, POINTER),
+    FIELD(13, ob_size.list, 8),
 
-    OBJECT(14, size.set), FIELD(14, layout.set.used, 8), FIELD(14, layout.set.table, POINTER),
+    OBJECT(14, size.set),
+    FIELD(14, layout.set.used, 8),
+    FIELD(14, layout.set.table, POINTER),
     FIELD(14, layout.set.mask, 8),
 
-    OBJECT(13, size.dict), FIELD(13, layout.dict.ma_keys, POINTER), FIELD(13, layout.dict.ma_values, POINTER),
+    OBJECT(13, size.dict),
+    FIELD(13, layout.dict.ma_keys, POINTER),
+    FIELD(13, layout.dict.ma_values, POINTER),
 
-    OBJECT(13, size.float_), FIELD(13, layout.float_.ob_fval, 8),
+    OBJECT(13, size.float_),
+    FIELD(13, layout.float_.ob_fval, 8),
 
-    OBJECT(13, size.long_), FIELD(13, layout.long_.lv_tag, 8), FIELD(13, layout.long_.ob_digit, 4),
+    OBJECT(13, size.long_),
+    FIELD(13, layout.long_.lv_tag, 8),
+    FIELD(13, layout.long_.ob_digit, 4),
 
-    OBJECT(13, size.bytes), FIELD(13, ob_size.bytes, 8), FIELD(13, layout.bytes.ob_sval, 1),
+    OBJECT(13, size.bytes),
+    FIELD(13, ob_size.bytes, 8),
+    FIELD(13, layout.bytes.ob_sval, 1),
 
-    OBJECT(13, size.unicode), FIELD(13, layout.unicode.state, 4), FIELD(13, layout.unicode.length, 8),
+    OBJECT(13, size.unicode),
+    FIELD(13, layout.unicode.state, 4),
+    FIELD(13, layout.unicode.length, 8),
     /* Sizes, but of structs that begin the one whose size is above: they end inside it. */
-    FIELD(13, layout.unicode.ascii_size, 0), FIELD(15, layout.unicode.compact_size, 0),
+    FIELD(13, layout.unicode.ascii_size, 0),
+    FIELD(15, layout.unicode.compact_size, 0),
 
-    GROUP(13, gc.size, STATE_BYTES), FIELD(13, gc.collecting, INT), FIELD(15, gc.frame, POINTER),
-    SKIP(15, gc.generation_stats_size), SKIP(15, gc.generation_stats),
+    GROUP(13, gc.size, STATE_BYTES),
+    FIELD(13, gc.collecting, INT),
+    FIELD(15, gc.frame, POINTER),
+    SKIP(15, gc.generation_stats_size),
+    SKIP(15, gc.generation_stats),
 
-    OBJECT(14, size.gen), FIELD(14, layout.gen.gi_name, POINTER), FIELD(14, layout.gen.gi_iframe, POINTER),
+    OBJECT(14, size.gen),
+    FIELD(14, layout.gen.gi_name, POINTER),
+    FIELD(14, layout.gen.gi_iframe, POINTER),
     FIELD(14, layout.gen.gi_frame_state, 1),
 
-    UNSIZED_GROUP(14, 16), FIELD(14, layout.llist.next, POINTER), FIELD(14, layout.llist.prev, POINTER),
+    UNSIZED_GROUP(14, 16),
+    FIELD(14, layout.llist.next, POINTER),
+    FIELD(14, layout.llist.prev, POINTER),
     /* struct _debugger_support follows, which strobe has no use for: it writes nothing into its target. */
 };
+/* clang-format on */
 
 /* Where the reading of a table has got to. */
 struct reader {
