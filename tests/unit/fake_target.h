@@ -53,7 +53,8 @@ static inline remote_addr fake_allocate(struct fake_target *target, size_t size_
 }
 
 static inline void fake_put(struct fake_target *target, remote_addr address, const void *bytes, size_t size_bytes) {
-    memcpy(target->bytes + (address - FAKE_START), bytes, size_bytes);
+    if (size_bytes > 0)
+        memcpy(target->bytes + (address - FAKE_START), bytes, size_bytes);
 }
 
 static inline void fake_put_u64(struct fake_target *target, remote_addr address, uint64_t value) {

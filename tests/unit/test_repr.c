@@ -159,12 +159,50 @@ static void test_bases_in_a_circle_end(void **state) {
     free(target);
 }
 
-/* Every word of the memory that was not put there is drawn by chance from what an attacker would choose. */
+/* An endless memory in which every 64 bytes begin an object of a type drawn by chance, whose other words are what an
+ * attacker would choose: nothing, small numbers, huge ones, other objects. The types are well-formed. */
 struct chaos {
     struct memory memory;
+    const struct layout *layout;
     uint64_t seed;
-    size_t reads;
 };
+
+enum { CHAOS_TYPES = 0x100000, CHAOS_TYPE_BYTES = 0x1000, CHAOS_NAME = 0xf00, CHAOS_OBJECTS = 0x1000000 };
+
+static const struct {
+    char name[32];
+    uint64_t flags;
+} chaos_types[] = {
+    {"list", TYPE_IS_LIST},
+    {"tuple", TYPE_IS_TUPLE},
+    {"dict", TYPE_IS_DICT},
+    {"set", 0},
+    {"int", TYPE_IS_INT},
+    {"str", TYPE_IS_STR},
+    {"bytes", TYPE_IS_BYTES},
+    {"bytearray", 0},
+    {"cell", 0},
+    {"function", 0},
+    {"method", 0},
+    {"builtin_function_or_method", 0},
+    {"module", 0},
+    {"type", TYPE_IS_TYPE},
+    {"collections.deque", TYPE_IS_HEAP_TYPE},
+    {"collections.defaultdict", TYPE_IS_DICT},
+    {"numpy.ndarray", 0},
+    {"numpy.str_", TYPE_IS_STR},
+    {"datetime.datetime", 0},
+    {"datetime.timezone", 0},
+    {"BaseException", TYPE_IS_EXCEPTION},
+    {"range", 0},
+    {"weakref", 0},
+    {"method_descriptor", 0},
+    {"Plain", TYPE_IS_HEAP_TYPE | TYPE_HAS_MANAGED_DICT},
+    {"Point", TYPE_IS_HEAP_TYPE | TYPE_IS_TUPLE},
+    {"EnumMeta", TYPE_IS_HEAP_TYPE},
+    {"Slots", TYPE_IS_HEAP_TYPE},
+};
+enum { CHAOS_TYPE_COUNT = sizeof chaos_types / sizeof chaos_types[0] };
 
 static uint64_t mix(uint64_t value) {
     value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -172,37 +210,60 @@ static uint64_t mix(uint64_t value) {
     return value ^ value >> 31;
 }
 
-static uint64_t chaos_word(const struct chaos *chaos, remote_addr address) {
-    static const char names[][16] = {"list",  "dict", "set",      "int",   "str",    "tuple", "numpy.ndarray",
-                                     "bytes", "cell", "function", "float", "method", "type",  "numpy.int64"};
-    /* Type names lie where the lowest bits of a page say so. */
-    if (address % 4096 < 16) {
-        uint64_t word;
-        memcpy(&word, names[mix(address >> 12) % (sizeof names / sizeof names[0])] + address % 16 / 8 * 8, sizeof word);
-        return word;
-    }
+static remote_addr chaos_type(uint64_t random) {
+    return CHAOS_TYPES + random % CHAOS_TYPE_COUNT * CHAOS_TYPE_BYTES;
+}
+
+static uint64_t chaos_type_word(const struct chaos *chaos, remote_addr address) {
+    const struct layout_type *type = &chaos->layout->type;
     uint64_t random = mix(address ^ chaos->seed);
+    size_t number = (address - CHAOS_TYPES) / CHAOS_TYPE_BYTES;
+    size_t offset = address % CHAOS_TYPE_BYTES;
+    uint64_t word = 0;
+    if (offset >= CHAOS_NAME && offset < CHAOS_NAME + sizeof chaos_types[0].name)
+        memcpy(&word, chaos_types[number].name + (offset - CHAOS_NAME), sizeof word);
+    else if (offset == type->tp_name)
+        word = address - offset + CHAOS_NAME;
+    else if (offset == type->tp_flags)
+        word = chaos_types[number].flags | TYPE_IS_READY;
+    else if (offset == type->tp_basicsize || offset == type->tp_itemsize)
+        word = random % 16 * 8;
+    else if (offset == type->tp_dictoffset)
+        word = random % 2 == 0 ? 0 : random % 3 == 0 ? (uint64_t)-8 : 32;
+    else if (offset == chaos->layout->object.ob_type || offset == type->tp_base)
+        word = chaos_type(random);
+    else
+        word = random % 2 == 0 ? random % 4 : CHAOS_OBJECTS + random % 100000 * 64;
+    return word;
+}
+
+static uint64_t chaos_word(const struct chaos *chaos, remote_addr address) {
+    if (address >= CHAOS_TYPES && address < CHAOS_TYPES + CHAOS_TYPE_COUNT * CHAOS_TYPE_BYTES)
+        return chaos_type_word(chaos, address);
+    uint64_t random = mix(address ^ chaos->seed);
+    uint64_t drawn = random >> 32;
+    if (address % 64 == chaos->layout->object.ob_type)
+        return chaos_type(drawn);
     switch (random % 8) {
     case 0:
         return 0;
     case 1:
-        return random >> 60;
+        return drawn % 16;
     case 2:
-        return UINT64_MAX - (random >> 58);
+        return UINT64_MAX - drawn % 64;
     case 3:
-        return random >> 40 << 12;
+        return UINT64_C(1) << drawn % 64;
     case 4:
-        return UINT64_C(1) << (random >> 58);
+        return random;
     case 5:
-        return random | UINT64_C(1) << 12;
+        return (UINT64_C(1) << drawn % 24) - 1;
     default:
-        return (random >> 30) & ~UINT64_C(7);
+        return CHAOS_OBJECTS + drawn % 100000 * 64;
     }
 }
 
 static enum status chaos_read(struct memory *memory, remote_addr address, void *buffer, size_t size_bytes) {
     struct chaos *chaos = (struct chaos *)memory;
-    chaos->reads++;
     for (size_t i = 0; i < size_bytes; i++) {
         uint64_t word = chaos_word(chaos, (address + i) & ~UINT64_C(7));
         ((uint8_t *)buffer)[i] = (uint8_t)(word >> (address + i) % 8 * 8);
@@ -214,12 +275,13 @@ static void test_chaos_ends_and_gives_characters(void **state) {
     (void)state;
     size_t count = 0;
     const struct layout *tables = layout_tables(&count);
-    for (uint64_t seed = 0; seed < 3000; seed++) {
-        struct chaos chaos = {.memory = {.read = chaos_read}, .seed = mix(seed)};
-        struct runtime runtime = {.live = &chaos.memory, .objects = &chaos.memory, .layout = tables[seed % count]};
+    for (uint64_t seed = 0; seed < 20000; seed++) {
+        const struct layout *layout = &tables[seed % count];
+        struct chaos chaos = {.memory = {.read = chaos_read}, .layout = layout, .seed = mix(seed)};
+        struct runtime runtime = {.live = &chaos.memory, .objects = &chaos.memory, .layout = *layout};
         struct buffer text;
         buffer_init(&text, 10000);
-        assert_int_equal(repr_append(&runtime, (seed + 1) * 64, 500, &text), STATUS_OK);
+        assert_int_equal(repr_append(&runtime, CHAOS_OBJECTS + seed * 64, 500, &text), STATUS_OK);
         size_t characters = 0;
         for (size_t at = 0; at < text.size_bytes; characters++) {
             uint32_t character;
