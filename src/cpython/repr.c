@@ -101,6 +101,15 @@ enum status repr_put_address(struct repr *repr, remote_addr object, const struct
     return repr_put_format(repr, "<%s at 0x%llx>", type_name(type), (unsigned long long)object);
 }
 
+struct repr_mark repr_mark(const struct repr *repr) {
+    return (struct repr_mark){.size_bytes = repr->text->size_bytes, .room = repr->room};
+}
+
+void repr_rewind(struct repr *repr, const struct repr_mark *mark) {
+    buffer_truncate(repr->text, mark->size_bytes);
+    repr->room = mark->room;
+}
+
 enum status repr_put_comma(struct repr *repr, bool *first) {
     bool was_first = *first;
     *first = false;
@@ -252,8 +261,7 @@ static enum status show(struct repr *repr, remote_addr object) {
 }
 
 enum status repr_put_value(struct repr *repr, remote_addr object) {
-    size_t size_before = repr->text->size_bytes;
-    size_t room_before = repr->room;
+    struct repr_mark before = repr_mark(repr);
     unsigned depth_before = repr->depth;
     if (object == 0)
         return repr_put(repr, "<null>");
@@ -267,8 +275,7 @@ enum status repr_put_value(struct repr *repr, remote_addr object) {
         return status;
     if (repr->meter->exhausted)
         return cut(repr);
-    buffer_truncate(repr->text, size_before);
-    repr->room = room_before;
+    repr_rewind(repr, &before);
     return repr_put(repr, "<unreadable>");
 }
 

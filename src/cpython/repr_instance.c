@@ -100,10 +100,12 @@ static bool has_dict(struct repr *repr, const struct type_info *type) {
     return managed || type->dictoffset != 0;
 }
 
+/* What has neither a __dict__ nor anything in its slots says nothing by Name(). */
 enum status repr_show_instance(struct repr *repr, remote_addr object, const struct type_info *type) {
     remote_addr slotted[MAX_BASES];
     size_t slotted_count = find_slotted(repr, type, slotted);
     struct attribute_walk walk = {.repr = repr, .first = true};
+    struct repr_mark before = repr_mark(repr);
     bool entered = false;
     if (slotted_count == 0 && !has_dict(repr, type))
         return repr_put_address(repr, object, type);
@@ -115,7 +117,11 @@ enum status repr_show_instance(struct repr *repr, remote_addr object, const stru
         TRY(put_slots_of(&walk, object, slotted[--slotted_count]));
     if (has_dict(repr, type))
         TRY(instance_visit(repr->runtime, object, put_attribute, &walk));
-    return repr_leave(repr, ")");
+    TRY(repr_leave(repr, ")"));
+    if (!walk.first || has_dict(repr, type))
+        return STATUS_OK;
+    repr_rewind(repr, &before);
+    return repr_put_address(repr, object, type);
 }
 
 /* PyBaseExceptionObject: dict, args, ... (Include/cpython/pyerrors.h, 3.8 to 3.15) */

@@ -45,6 +45,13 @@ enum status repr_put_address(struct repr *repr, remote_addr object, const struct
 enum status repr_enter(struct repr *repr, remote_addr object, const char *open, const char *close,
                        bool *entered) MUST_USE;
 enum status repr_leave(struct repr *repr, const char *close) MUST_USE;
+/* Where the text stands, to take back what was put since. */
+struct repr_mark {
+    size_t size_bytes;
+    size_t room;
+};
+struct repr_mark repr_mark(const struct repr *repr);
+void repr_rewind(struct repr *repr, const struct repr_mark *mark);
 /* Puts ", " before all but the first. */
 enum status repr_put_comma(struct repr *repr, bool *first) MUST_USE;
 

@@ -1,6 +1,7 @@
 #include "cpython/string.h"
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "cpython/copy.h"
 
 #include <string.h>
@@ -136,26 +137,16 @@ enum status string_equals(struct runtime *runtime, remote_addr address, const ch
     return STATUS_OK;
 }
 
-/* The length of the well-formed character that begins at `text`, 0 when there is none. Stops at a NUL. */
-static size_t character_bytes(const uint8_t *text) {
-    size_t size_bytes = text[0] < 0x80 ? 1 : text[0] < 0xc2 ? 0 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
-    if (text[0] > 0xf4)
-        return 0;
-    for (size_t i = 1; i < size_bytes; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    /* Too long a form, a surrogate, beyond the last character. */
-    if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
-        (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
-        return 0;
-    return size_bytes;
-}
-
 void string_repair_utf8(char *text) {
-    while (*text != '\0') {
-        size_t size_bytes = character_bytes((const uint8_t *)text);
-        if (size_bytes == 0)
+    size_t left_bytes = strlen(text);
+    while (left_bytes > 0) {
+        uint32_t character = 0;
+        size_t size_bytes = text_decode_utf8(text, left_bytes, &character);
+        if (size_bytes == 0) {
             *text = '?';
-        text += size_bytes > 0 ? size_bytes : 1;
+            size_bytes = 1;
+        }
+        text += size_bytes;
+        left_bytes -= size_bytes;
     }
 }

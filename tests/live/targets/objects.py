@@ -381,6 +381,8 @@ def add_instances():
 
     # CPython sorts them.
     add(Slots(), "Slots(_Slots__mangled=3, _private=[2], first=1)", "slots")
+    bare = object.__new__(Slots)
+    add(bare, "<Slots at 0x%x>" % id(bare), "slots not set")
     both = SlotsAndDict()
     both.third = 4
     both.free = 5
