@@ -299,7 +299,6 @@ struct layout_llist {
 struct layout {
     uint32_t version; /* PY_VERSION_HEX; of a table for <= 3.12, the version its headers came from */
     bool free_threaded;
-    bool debug_build;      /* always false: --with-pydebug moves no field of any version (generate-layouts checks) */
     bool tagged_refs;      /* 3.14+: frames hold _PyStackRef, whose low bits are tags */
     bool newer_than_known; /* read with the newest known table shape: worth a warning */
     /* Values of _PyInterpreterFrame.owner from which on a frame is the interpreter's own and has no Python code:

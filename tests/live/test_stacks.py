@@ -64,11 +64,18 @@ def test_a_blocked_thread_is_idle_and_without_the_gil(python):
             assert (thread["state"], thread["gil"]) == ("idle", "none"), thread["name"]
 
 
+def looks_at(target, count):
+    """So many dumps of a busy.py, each as {thread name: thread}, begun when the kernel said that one thread is busy and
+    the other sleeps."""
+    target.await_cpu_time(target.said["native_id"], ticks=10)
+    for _ in range(count):
+        target.await_sleep(target.said["waiting"])
+        yield {thread["name"]: thread for thread in dump(target)["threads"]}
+
+
 def test_a_busy_thread_runs_and_holds_the_gil(python):
     with Target(python, "busy.py") as target:
-        busy = target.said["native_id"]
-        target.await_cpu_time(busy, ticks=10)
-        looks = [{thread["name"]: thread for thread in dump(target)["threads"]} for _ in range(20)]
+        looks = list(looks_at(target, 20))
     assert {frozenset(look) for look in looks} == {frozenset({"MainThread", "blocked", "waiting"})}
     assert {look["MainThread"]["state"] for look in looks} == {"running"}
     seen = {name: [look[name].get("gil") for look in looks] for name in looks[0]}
@@ -77,9 +84,13 @@ def test_a_busy_thread_runs_and_holds_the_gil(python):
         return
     assert set(seen["MainThread"]) == {"held"}
     assert set(seen["blocked"]) == {"none"}
-    assert set(seen["waiting"]) <= {"waiting", "none"}
-    # A thread that wants the GIL waits for it in spans of 5 ms (Python/ceval_gil.c, 3.8 to 3.15) and looks like any other
-    # between two of them; on a busy machine it may wait there for a processor. Seen at worst: 55 % of looks, so that
-    # all 20 looks fall there once in 100,000 runs. 3.15 has a flag for it, which is right at every look but those
-    # in which the thread has just been given the GIL.
-    assert seen["waiting"].count("waiting") >= (1 if python.version < (3, 15) else 10)
+    if python.at_least(3, 15):
+        assert set(seen["waiting"]) == {"waiting"}
+        return
+    # A thread that wants the GIL sleeps for it in spans of 5 ms (Python/ceval_gil.h, 3.8) and is runnable for an instant
+    # between two of them, a long one when the machine is busy. Up to 3.14 nothing but the sleeping tells that it wants it.
+    # Its state and what it sleeps on are two looks of strobe's, so now and then they do not fit: 1 in 300 was seen, more
+    # than 3 of 20 is then less likely than 10^-6.
+    asleep = [look["waiting"]["gil"] for look in looks if look["waiting"]["state"] == "idle"]
+    assert asleep
+    assert len(asleep) - asleep.count("waiting") <= 3, asleep
