@@ -168,19 +168,13 @@ static void test_replaced_file_without_privilege(void **state) {
 static void test_deleted_executable(void **state) {
     struct folder *folder = *state;
     char command[160];
-    (void)snprintf(command, sizeof command, "cp /bin/sleep %s", folder->file);
+    (void)snprintf(command, sizeof command, "cp /bin/sh %s", folder->file);
     assert_int_equal(system(command), 0);
-    const char *const arguments[] = {folder->file, "1000", NULL};
-    pid_t pid = child_run(arguments);
-    struct process *process = NULL;
+    const char *const arguments[] = {folder->file, "-c", "echo; kill -STOP $$", NULL};
+    pid_t pid = child_run_until_output(arguments);
+    struct process *process = open_process(pid);
     char path[PATH_MAX];
     struct error error = {0};
-    /* Until the exec the executable is this test's. */
-    do {
-        process_free(process);
-        process = open_process(pid);
-        assert_int_equal(process_read_executable(process, path, sizeof path), STATUS_OK);
-    } while (strcmp(path, folder->file) != 0);
     assert_int_equal(unlink(folder->file), 0);
     assert_int_equal(process_read_executable(process, path, sizeof path), STATUS_OK);
     assert_string_equal(path, folder->file);
