@@ -310,7 +310,6 @@ static enum status check_runtime(const struct reader *reader, const struct layou
 static void table_init(struct debug_table *table) {
     memset(table, 0xff, sizeof *table); /* every layout_offset is OFFSET_NONE */
     struct layout *layout = &table->layout;
-    layout->debug_build = false;
     layout->tagged_refs = false;
     layout->newer_than_known = false;
     layout->managed.inline_values = false;

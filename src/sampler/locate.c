@@ -168,14 +168,11 @@ static int minor_from_any_name(const struct mappings *mappings) {
 
 static void fill_hints(struct search *search, struct object *object, struct runtime_symbols *symbols) {
     struct elf_image *image = &object->image;
-    remote_addr ignored = 0;
     symbols->minor_hint = locate_minor_from_name(search->mappings.items[object->first].path);
     if (symbols->py_version == 0 && symbols->minor_hint == 0)
         symbols->minor_hint = minor_from_symbols(image);
     if (symbols->py_version == 0 && symbols->minor_hint == 0)
         symbols->minor_hint = minor_from_any_name(&search->mappings);
-    /* Exported under Py_REF_DEBUG (Include/object.h, 3.8 to 3.15), which --with-pydebug implies. */
-    symbols->debug_hint = elf_image_find(image, "_Py_NegativeRefcount", &ignored) == STATUS_OK;
 }
 
 static void add_candidate(struct search *search, struct object *object, remote_addr runtime, remote_addr py_version) {

@@ -30,7 +30,7 @@ COMPILERS = {"aarch64-glibc": "aarch64-linux-gnu-gcc", "x86-64-musl": "musl-gcc"
 
 # Not offsets of fields. The sizes of the states depend on what was given to the compiler (the JIT's options add to
 # their ends), and no header knows that; strobe does not need them to be exact.
-NOT_COMPARED = {"version", "debug_build", "runtime.size", "interp.size", "gil.size"}
+NOT_COMPARED = {"version", "runtime.size", "interp.size", "gil.size"}
 
 
 def generate(action, python, *options):

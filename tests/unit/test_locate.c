@@ -73,7 +73,6 @@ static void expect_only(remote_addr runtime, remote_addr py_version, int minor) 
     assert_int_equal(located.candidates[0].runtime, runtime);
     assert_int_equal(located.candidates[0].py_version, py_version);
     assert_int_equal(located.candidates[0].minor_hint, minor);
-    assert_false(located.candidates[0].debug_hint);
 }
 
 static void test_no_runtime_at_all(void **state) {
