@@ -89,7 +89,7 @@ enum status repr_put_format(struct repr *repr, const char *format, ...) {
 
 enum status repr_put_name(struct repr *repr, remote_addr string) {
     struct buffer name;
-    buffer_init(&name, 8 * MAX_NAME_CHARACTERS);
+    buffer_init(&name, (size_t)8 * MAX_NAME_CHARACTERS);
     enum status status = string_read(repr->runtime, string, MAX_NAME_CHARACTERS, &name, NULL);
     if (status == STATUS_OK)
         status = repr_put_bytes(repr, buffer_text(&name), name.size_bytes);

@@ -172,7 +172,8 @@ static enum status put_deque_items(struct repr *repr, const struct deque *deque)
     bool first = true;
     for (uint64_t i = 0; i < deque->count; i++, at++) {
         if (at == DEQUE_BLOCK_ITEMS) {
-            TRY(memory_read_u64(repr->runtime->objects, block + (1 + DEQUE_BLOCK_ITEMS) * POINTER_BYTES, &block));
+            TRY(memory_read_u64(repr->runtime->objects, block + (remote_addr)(1 + DEQUE_BLOCK_ITEMS) * POINTER_BYTES,
+                                &block));
             at = 0;
         }
         remote_addr item = 0;
@@ -212,7 +213,7 @@ enum status repr_show_range(struct repr *repr, remote_addr object, const struct 
     remote_addr items = object + repr->runtime->layout.object.size;
     remote_addr step_object = 0;
     uint64_t step = 0;
-    TRY(memory_read_u64(repr->runtime->objects, items + 2 * POINTER_BYTES, &step_object));
+    TRY(memory_read_u64(repr->runtime->objects, items + (remote_addr)2 * POINTER_BYTES, &step_object));
     bool shown = long_read_u64(repr->runtime, step_object, &step) != STATUS_OK || step != 1;
     TRY(repr_put_format(repr, "%s(", type_name(type)));
     TRY(repr_put_items(repr, items, shown ? 3 : 2));

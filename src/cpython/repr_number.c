@@ -232,7 +232,7 @@ void repr_format_complex(double real, double imaginary, enum repr_precision prec
     repr_format_real(imaginary, precision, false, part);
     size_t used = strlen(text);
     const char *sign = *both && part[0] != '-' ? "+" : "";
-    (void)snprintf(text + used, 2 * REPR_NUMBER_BYTES - used, "%s%sj", sign, part);
+    (void)snprintf(text + used, (size_t)2 * REPR_NUMBER_BYTES - used, "%s%sj", sign, part);
 }
 
 enum status repr_show_complex(struct repr *repr, remote_addr object, const struct type_info *type) {

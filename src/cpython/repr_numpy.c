@@ -173,12 +173,12 @@ enum status repr_show_numpy_array(struct repr *repr, remote_addr object, const s
         return STATUS_TORN;
     if (count > 0)
         TRY(memory_read(repr->runtime->objects, copy_u64(&copy, head + ARRAY_DIMENSIONS), dimensions,
-                        count * POINTER_BYTES));
+                        (size_t)count * POINTER_BYTES));
     bool plain = strcmp(type->full_name, "numpy.ndarray") == 0;
     TRY(repr_put_format(repr, "%s(shape=(", plain ? "array" : type_name(type)));
     for (uint32_t i = 0; i < count; i++) {
         TRY(repr_put_comma(repr, &first));
-        TRY(repr_put_format(repr, "%" PRId64, (int64_t)load_u64(dimensions + i * POINTER_BYTES)));
+        TRY(repr_put_format(repr, "%" PRId64, (int64_t)load_u64(dimensions + (size_t)i * POINTER_BYTES)));
     }
     TRY(repr_put(repr, count == 1 ? ",), dtype=" : "), dtype="));
     TRY(put_dtype(repr, copy_u64(&copy, head + ARRAY_DESCR)));

@@ -4,7 +4,6 @@
 #include "cpython/repr.h"
 #include "process/process.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,7 +27,7 @@ int main(int argc, char **argv) {
     struct process *process = NULL;
     struct runtime runtime;
     struct buffer text;
-    uint64_t address = 0;
+    char line[32];
     if (argc != 4)
         fail("usage: print_objects PID RUNTIME MAX_CHARACTERS < ADDRESSES");
     if (process_open((pid_t)strtol(argv[1], NULL, 10), &process, &error) != STATUS_OK)
@@ -39,8 +38,8 @@ int main(int argc, char **argv) {
         fail(error.text);
     size_t max_characters = strtoull(argv[3], NULL, 10);
     buffer_init(&text, TEXT_LIMIT_BYTES);
-    while (scanf("%" SCNu64, &address) == 1)
-        print_object(&runtime, address, max_characters, &text);
+    while (fgets(line, sizeof line, stdin) != NULL)
+        print_object(&runtime, strtoull(line, NULL, 10), max_characters, &text);
     buffer_release(&text);
     process_free(process);
     return 0;

@@ -87,9 +87,9 @@ static void test_nonsense_is_torn(void **state) {
 static void test_text_that_ends_outside_memory_leaves_nothing(void **state) {
     (void)state;
     struct fake_target *target = fake_new(12);
-    remote_addr address = fake_string(target, 0, 1, true, true, FAKE_BYTES * 2, "abc", 3);
+    remote_addr address = fake_string(target, 0, 1, true, true, (uint64_t)FAKE_BYTES * 2, "abc", 3);
     struct reading reading;
-    buffer_init(&reading.text, 4 * FAKE_BYTES);
+    buffer_init(&reading.text, (size_t)4 * FAKE_BYTES);
     assert_int_equal(string_read(&target->runtime, address, SIZE_MAX, &reading.text, NULL), STATUS_UNREADABLE);
     assert_int_equal(reading.text.size_bytes, 0);
     buffer_release(&reading.text);
