@@ -49,6 +49,7 @@ static enum status read_name(struct code_cache *cache, remote_addr address, cons
         *name = arena_copy_text(&cache->arena, buffer_text(&text), text.size_bytes);
         status = *name != NULL ? STATUS_OK : STATUS_FAILED;
     }
+    cache->size_bytes += text.size_bytes;
     buffer_release(&text);
     return status;
 }
@@ -64,6 +65,7 @@ static enum status read_linetable(struct code_cache *cache, remote_addr address,
     if (bytes == NULL)
         return STATUS_FAILED;
     TRY(memory_read(runtime->objects, address + layout->bytes.ob_sval, bytes, (size_t)size_bytes));
+    cache->size_bytes += (size_t)size_bytes;
     code->lines.bytes = bytes;
     code->lines.size_bytes = (size_t)size_bytes;
     code->lines.format = linetable_format_of(layout_minor(layout));
@@ -105,26 +107,58 @@ static enum status decode(struct code_cache *cache, const uint8_t *header, struc
     return read_linetable(cache, load_u64(header + fields->co_linetable), code);
 }
 
+enum { HEADER_MAX_BYTES = 512 };
+
+static enum status read_header(struct code_cache *cache, struct memory *memory, remote_addr address, uint8_t *header) {
+    size_t size_bytes = cache->runtime->layout.code.size;
+    return memory_read(memory, address, header, size_bytes < HEADER_MAX_BYTES ? size_bytes : HEADER_MAX_BYTES);
+}
+
+/* Two code objects at one address that agree in all of this are the same source, or as good as that. */
+static uint64_t fingerprint_of(const struct layout *layout, const uint8_t *header) {
+    const layout_offset fields[] = {layout->code.co_filename, layout->code.co_name, layout->code.co_linetable};
+    uint64_t hash = load_u32(header + layout->code.co_firstlineno);
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        hash = (hash ^ load_u64(header + fields[i])) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ load_u64(header + layout->object.ob_size);
+}
+
 static enum status read_code(struct code_cache *cache, remote_addr address, struct code **result) {
-    uint8_t header[512];
+    uint8_t header[HEADER_MAX_BYTES] = {0};
     const struct layout *layout = &cache->runtime->layout;
-    size_t size_bytes = layout->code.size;
-    if (size_bytes > sizeof header)
-        size_bytes = sizeof header;
-    TRY(memory_read(cache->runtime->objects, address, header, size_bytes));
+    TRY(read_header(cache, cache->runtime->objects, address, header));
     TRY(check_type(cache, load_u64(header + layout->object.ob_type)));
     struct code *code = arena_take(&cache->arena, sizeof *code);
     if (code == NULL)
         return STATUS_FAILED;
+    cache->size_bytes += sizeof *code;
     code->address = address;
+    code->fingerprint = fingerprint_of(layout, header);
+    code->checked_epoch = cache->epoch;
     TRY(decode(cache, header, code));
     *result = code;
     return STATUS_OK;
 }
 
+void code_cache_start_epoch(struct code_cache *cache) {
+    cache->epoch++;
+}
+
+/* Whether the code object that was decoded from this address still stands there. */
+static bool is_current(struct code_cache *cache, struct code *code) {
+    uint8_t header[HEADER_MAX_BYTES] = {0};
+    if (code->checked_epoch == cache->epoch)
+        return true;
+    if (read_header(cache, cache->runtime->live, code->address, header) != STATUS_OK ||
+        fingerprint_of(&cache->runtime->layout, header) != code->fingerprint)
+        return false;
+    code->checked_epoch = cache->epoch;
+    return true;
+}
+
 enum status code_cache_get(struct code_cache *cache, remote_addr address, const struct code **result) {
     uint64_t known = 0;
-    if (map_get(&cache->by_address, address, &known)) {
+    if (map_get(&cache->by_address, address, &known) && is_current(cache, (struct code *)(uintptr_t)known)) {
         *result = (const struct code *)(uintptr_t)known;
         return STATUS_OK;
     }

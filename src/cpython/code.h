@@ -23,6 +23,9 @@ struct code {
     uint32_t flags;
     uint32_t argument_count; /* positional, keyword-only, *args and **kwargs together */
     remote_addr tlbc;        /* 3.14+ free-threaded: the array of per-thread copies of the bytecode, else 0 */
+    /* Private: what tells this code object from another that has taken its address, and when that was last looked at. */
+    uint64_t fingerprint;
+    uint32_t checked_epoch;
 };
 
 /* The code objects of one runtime. Not thread-safe. */
@@ -30,11 +33,18 @@ struct code_cache {
     struct runtime *runtime; /* borrowed */
     struct map by_address;
     struct arena arena;
+    size_t size_bytes;     /* of what was decoded, about */
     remote_addr code_type; /* 0 until the first code object was seen */
+    uint32_t epoch;
 };
 
 void code_cache_init(struct code_cache *cache, struct runtime *runtime);
 void code_cache_release(struct code_cache *cache);
+
+/* Code objects die and others take their addresses. After this each of them is compared with what stands at its address
+ * when it is next asked for; one that is another by then is decoded anew, as another struct code. (What was handed out
+ * stays valid until code_cache_release.) */
+void code_cache_start_epoch(struct code_cache *cache);
 
 /* The code object at `address`, decoded at its first use; owned by the cache until code_cache_release. STATUS_TORN when
  * no code object stands there, STATUS_UNREADABLE when nothing does. */
