@@ -1,5 +1,6 @@
 #include "child.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -65,13 +66,6 @@ static pid_t run(const char *const *command, int *output_fd) {
     return pid;
 }
 
-pid_t child_run(const char *const *command) {
-    int output_fd = -1;
-    pid_t pid = run(command, &output_fd);
-    (void)close(output_fd);
-    return pid;
-}
-
 pid_t child_run_until_output(const char *const *command) {
     int output_fd = -1;
     pid_t pid = run(command, &output_fd);
@@ -81,6 +75,19 @@ pid_t child_run_until_output(const char *const *command) {
     if (size != 1)
         fail_msg("%s printed nothing", command[0]);
     return pid;
+}
+
+void child_copy_file(const char *from, const char *to) {
+    char bytes[1 << 16];
+    int from_fd = open(from, O_RDONLY | O_CLOEXEC);
+    int to_fd = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
+    assert_true(from_fd >= 0 && to_fd >= 0);
+    ssize_t size = 0;
+    while ((size = read(from_fd, bytes, sizeof bytes)) > 0)
+        assert_int_equal(write(to_fd, bytes, (size_t)size), size);
+    assert_int_equal(size, 0);
+    (void)close(from_fd);
+    (void)close(to_fd);
 }
 
 void child_end(pid_t pid) {

@@ -10,11 +10,11 @@ void child_ready(void);
 /* Forks, and returns when the child has called child_ready. The child is killed when this program ends. */
 pid_t child_start(void (*function)(void *), void *argument);
 
-/* Runs a command; returns at once. Its standard output goes to /dev/null. */
-pid_t child_run(const char *const *command);
-
-/* Waits until the first output line of the command has come. */
+/* Runs a command and waits until it has written something to its standard output, where nobody reads on. */
 pid_t child_run_until_output(const char *const *command);
+
+/* Copies a file, executable like the first; the second may exist. */
+void child_copy_file(const char *from, const char *to);
 
 /* Kills and buries it. */
 void child_end(pid_t pid);

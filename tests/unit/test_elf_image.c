@@ -121,7 +121,7 @@ static void test_pointers_that_were_not_relocated(void **state) {
  *   0x100 dynamic section
  *   0x200 symbols (null, "alpha", "beta" undefined, "gamma" absolute, "alpha" shadowed)
  *   0x300 strings, 0x380 SysV hash, 0x400 GNU hash */
-enum { IMAGE_BYTES = 0x800, BASE = 0x10000000, LINKED_AT = 0x400000 };
+enum { IMAGE_BYTES = 0x800, USED_BYTES = 0x480, BASE = 0x10000000, LINKED_AT = 0x400000 };
 
 static uint32_t gnu_hash(const char *name) {
     uint32_t hash = 5381;
@@ -225,10 +225,10 @@ static void test_every_byte_may_be_wrong(void **state) {
     (void)state;
     static const uint8_t values[] = {0x00, 0x01, 0x7f, 0x80, 0xff};
     static uint8_t bytes[IMAGE_BYTES];
-    for (size_t at = 0; at < 0x480 * 2; at++) {
-        for (size_t i = 0; i < sizeof values; i++) {
-            build_image(bytes, at >= 0x480);
-            bytes[at % 0x480] = values[i];
+    for (size_t turn = 0; turn < 2 * sizeof values; turn++) {
+        for (size_t at = 0; at < USED_BYTES; at++) {
+            build_image(bytes, turn % 2 == 1);
+            bytes[at] = values[turn / 2];
             struct image_memory memory = {{.read = read_image}, BASE, bytes, sizeof bytes, 0};
             struct elf_image image;
             remote_addr found = 0;

@@ -167,9 +167,7 @@ static void test_replaced_file_without_privilege(void **state) {
 
 static void test_deleted_executable(void **state) {
     struct folder *folder = *state;
-    char command[160];
-    (void)snprintf(command, sizeof command, "cp /bin/sh %s", folder->file);
-    assert_int_equal(system(command), 0);
+    child_copy_file("/bin/sh", folder->file);
     const char *const arguments[] = {folder->file, "-c", "echo; kill -STOP $$", NULL};
     pid_t pid = child_run_until_output(arguments);
     struct process *process = open_process(pid);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -206,20 +207,20 @@ static void take_signals(void *unused) {
  * before, in or after the stop. */
 static void test_signals_are_neither_lost_nor_changed(void **state) {
     (void)state;
-    enum { ROUNDS = 300 };
+    const uint64_t rounds = 300;
     pid_t pid = child_start(take_signals, NULL);
     struct process *process = open_process(pid);
     union sigval value = {.sival_int = 4711};
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < (int)rounds; i++) {
         assert_int_equal(sigqueue(pid, SIGRTMIN, value), 0);
         pause_process(process);
         assert_int_equal(sigqueue(pid, SIGRTMIN, value), 0);
         process_resume(process);
         assert_int_equal(sigqueue(pid, SIGRTMIN, value), 0);
     }
-    for (int i = 0; i < 20000 && shared->signals[1] < 3 * ROUNDS; i++)
+    for (int i = 0; i < 20000 && shared->signals[1] < 3 * rounds; i++)
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    assert_int_equal(shared->signals[1], 3 * ROUNDS);
+    assert_int_equal(shared->signals[1], 3 * rounds);
     assert_int_equal(shared->signals[2], 0);
     assert_true(shared->signals[0] > 0);
     process_free(process);
@@ -304,11 +305,12 @@ static void test_refuses_a_process_under_a_debugger(void **state) {
     child_end(pid);
 }
 
-/* vfork leaves the parent in uninterruptible sleep until its child is gone. */
+/* What vfork does (on its own stack, so that the child may do as it likes): the parent is in uninterruptible sleep
+ * until its child is gone. */
 static void block_in_vfork(void *unused) {
     (void)unused;
     child_ready();
-    if (vfork() == 0) {
+    if (syscall(SYS_clone, CLONE_VFORK | SIGCHLD, NULL, NULL, NULL, NULL) == 0) {
         while (shared->counters[1] == 0)
             shared->counters[0]++;
         _exit(0);

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -178,10 +179,10 @@ static void test_nested_pid_namespace(void **state) {
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)outer, (int)outer);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
-    int inner = 0;
     assert_non_null(fgets(text, sizeof text, file));
     (void)fclose(file);
-    assert_int_equal(sscanf(text, "%d", &inner), 1);
+    pid_t inner = (pid_t)strtol(text, NULL, 10);
+    assert_true(inner > 0);
 
     struct process *process = open_process(inner);
     assert_int_equal(process_pid(process), inner);

@@ -17,7 +17,7 @@ static bool ended(const struct live_memory *live) {
     if (size <= 0)
         return true;
     text[size] = '\0';
-    struct proc_stat stat;
+    struct proc_stat stat = {0};
     return proc_parse_stat(text, &stat) != STATUS_OK || proc_state_ended(stat.state);
 }
 

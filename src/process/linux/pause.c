@@ -28,8 +28,8 @@ enum {
 
 /* A thread in state D stops only when its system call lets it; until then it runs no code of the program, so strobe
  * can look at it as it is. A thread that is only short of processor time gets longer. */
-static const int64_t blocked_patience_ns = 100 * 1000 * 1000;
-static const int64_t runnable_patience_ns = (int64_t)5 * 1000 * 1000 * 1000;
+static const int64_t blocked_patience_ns = 100000000;
+static const int64_t runnable_patience_ns = 5000000000;
 
 struct paused_thread {
     pid_t tid;
@@ -84,7 +84,7 @@ static enum status remember(struct process *process, pid_t tid, enum thread_run_
 
 static char read_state(const struct process *process, pid_t tid) {
     char name[64], text[STAT_TEXT_BYTES];
-    struct proc_stat stat;
+    struct proc_stat stat = {0};
     (void)snprintf(name, sizeof name, "task/%d/stat", (int)tid);
     if (proc_read_text(process->dir_fd, name, text, sizeof text) != STATUS_OK ||
         proc_parse_stat(text, &stat) != STATUS_OK)
