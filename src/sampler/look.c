@@ -4,7 +4,7 @@
 #include "cpython/locals.h"
 #include "cpython/repr.h"
 #include "cpython/thread_names.h"
-#include "sampler/locate.h"
+#include "sampler/attach_runtime.h"
 #include "sampler/native_ids.h"
 #include "unwind/python_stack.h"
 
@@ -274,48 +274,9 @@ static void sort_threads(struct look *look) {
         }
 }
 
-/* Takes the first candidate in which an interpreter lives; *empty when there is none but one that may yet come to life.
- */
-static enum status choose_runtime(struct looker *looker, const struct located *located, bool *empty,
-                                  struct error *error) {
-    size_t young = SIZE_MAX;
-    enum status status = STATUS_NOT_FOUND;
-    *empty = false;
-    for (size_t i = 0; i < located->count; i++) {
-        status = runtime_open(&looker->runtime, process_memory(looker->process), &looker->pages.memory,
-                              &located->candidates[i], error);
-        if (status == STATUS_OK && !looker->runtime.empty)
-            return STATUS_OK;
-        if (status == STATUS_OK && young == SIZE_MAX)
-            young = i;
-    }
-    if (young == SIZE_MAX)
-        return status;
-    *empty = true;
-    return runtime_open(&looker->runtime, process_memory(looker->process), &looker->pages.memory,
-                        &located->candidates[young], error);
-}
-
-static enum status open_runtime(struct looker *looker, struct error *error) {
-    struct located located;
-    bool empty = false;
-    TRY(locate_runtime(looker->process, &located, error));
-    enum status status = choose_runtime(looker, &located, &empty, error);
-    if (status == STATUS_OK && !empty)
-        return STATUS_OK;
-    /* The runtime in use may be in an object that no one would look for Python in. */
-    struct error ignored = {0};
-    struct runtime first = looker->runtime;
-    if (locate_runtime_everywhere(looker->process, &located, &ignored) == STATUS_OK &&
-        choose_runtime(looker, &located, &empty, &ignored) == STATUS_OK && !empty)
-        return STATUS_OK;
-    looker->runtime = first;
-    return status;
-}
-
 static enum status look_inside(struct looker *looker, struct error *error) {
     struct look *look = looker->look;
-    TRY(open_runtime(looker, error));
+    TRY(attach_runtime(looker->process, &looker->pages.memory, &looker->runtime, error));
     look->version = looker->runtime.version;
     look->free_threaded = looker->runtime.layout.free_threaded;
     look->newer_than_known = looker->runtime.layout.newer_than_known;

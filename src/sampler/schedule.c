@@ -2,8 +2,6 @@
 
 #include "base/clock.h"
 
-
-
 /* xorshift64: jitter needs to be neither secret nor perfect. */
 static uint64_t next_random(struct schedule *schedule) {
     schedule->random ^= schedule->random << 13;
@@ -18,8 +16,8 @@ static void place_deadline(struct schedule *schedule) {
 
 void schedule_start(struct schedule *schedule, double rate_hz, uint64_t now_ns, uint64_t seed) {
     uint64_t period_ns = (uint64_t)((double)NS_PER_S / rate_hz);
-    *schedule = (struct schedule){
-        .period_ns = period_ns > 0 ? period_ns : 1, .period_start_ns = now_ns, .random = seed | 1};
+    *schedule =
+        (struct schedule){.period_ns = period_ns > 0 ? period_ns : 1, .period_start_ns = now_ns, .random = seed | 1};
     place_deadline(schedule);
 }
 

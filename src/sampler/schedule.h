@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Each period has one deadline, at a random place in it. A deadline that has passed when its turn comes is missed: it is
- * counted and not made up for. */
+/* Each period has one deadline, at a random place in it. A deadline that has passed when its turn comes is missed: it
+ * is counted and not made up for. */
 struct schedule {
     uint64_t period_ns;
     uint64_t period_start_ns; /* CLOCK_MONOTONIC, of the current period */

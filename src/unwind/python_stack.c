@@ -65,6 +65,7 @@ static enum status resolve(struct stack_reader *reader, struct stack_frame *fram
     TRY(code_cache_get(reader->codes, frame->frame.code, &frame->code));
     TRY(instruction_offset(reader, frame, &offset));
     *shown = !is_incomplete(frame, offset);
+    frame->instruction_bytes = offset < 0 ? -1 : (int32_t)offset;
     if (offset < 0)
         frame->position = (struct source_position){frame->code->lines.first_line, -1, -1, -1};
     else
@@ -76,8 +77,11 @@ static enum status resolve(struct stack_reader *reader, struct stack_frame *fram
 static enum status resolve_chain(struct stack_reader *reader, struct python_stack *stack) {
     for (size_t i = 0; i < reader->chain.count; i++) {
         struct stack_frame frame = {.frame = reader->chain.items[i]};
-        if (frame.frame.boundary)
+        if (frame.frame.boundary) {
+            if (stack->count > 0)
+                stack->frames[stack->count - 1].called_from_c = true;
             continue;
+        }
         bool shown = true;
         frame.status = resolve(reader, &frame, &shown);
         if (frame.status == STATUS_FAILED)

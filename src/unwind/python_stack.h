@@ -14,7 +14,9 @@ enum { MAX_STACK_FRAMES = 1 << 20 };
 struct stack_frame {
     enum status status;
     struct frame frame;
-    const struct code *code; /* owned by the reader's code cache */
+    const struct code *code;   /* owned by the reader's code cache */
+    int32_t instruction_bytes; /* offset into the bytecode; -1: it has not begun */
+    bool called_from_c;        /* C stands between it and its caller (known from 3.12 on) */
     struct source_position position;
 };
 
