@@ -1,0 +1,54 @@
+/* Which line, function, thread or process what was measured is charged to.
+ *
+ * *User code* is what is no library code (profile_frame.is_library). A stack's measures are charged as *self* to its
+ * innermost frame in user code, and as *total* to each line (or function) of user code in it, once however often it
+ * recurs. A stack that has no user code at all stands for itself: its innermost frame has the self, all its frames the
+ * total. With `all` every stack stands for itself. */
+#ifndef STROBE_PROFILE_ATTRIBUTE_H
+#define STROBE_PROFILE_ATTRIBUTE_H
+
+#include "profile/profile.h"
+
+enum { ATTRIBUTE_ANY = -1 };
+
+struct attribute_options {
+    bool all;                /* library code stands for itself */
+    const char *const *only; /* globs: only files that match one count as user code; stacks without are left out */
+    size_t only_count;
+    const char *const *exclude; /* globs: files that match are charged to their callers, also with `all` */
+    size_t exclude_count;
+    int64_t thread;  /* index of the only thread to count, or ATTRIBUTE_ANY */
+    int64_t process; /* index of the only process to count, or ATTRIBUTE_ANY */
+};
+
+struct attribute_row {
+    const char *file;
+    const char *function;
+    const char *qualname;
+    int32_t line;       /* of lines; -1 in functions, and where it is unknown */
+    int32_t first_line; /* of the function */
+    uint64_t self[MEASURE_COUNT];
+    uint64_t total[MEASURE_COUNT];
+};
+
+/* Rows are sorted by file, then line (lines) or first line and name (functions). Texts belong to the profile. */
+struct attribution {
+    struct attribute_row *lines; /* one for each file × line */
+    size_t line_count;
+    struct attribute_row *functions; /* one for each file × function × first line */
+    size_t function_count;
+    uint64_t sums[MEASURE_COUNT];         /* of all lines' self */
+    uint64_t left_out[MEASURE_COUNT];     /* of stacks that `only` and `exclude` left nothing of, and of empty stacks */
+    uint64_t (*threads)[MEASURE_COUNT];   /* by thread index, of what was counted */
+    uint64_t (*processes)[MEASURE_COUNT]; /* by process index, of what was counted */
+};
+
+/* Zero-initialised options with thread and process = ATTRIBUTE_ANY are the defaults, as is NULL. */
+enum status attribute_profile(const struct profile *profile, const struct attribute_options *options,
+                              struct attribution *attribution, struct error *error) MUST_USE;
+void attribution_release(struct attribution *attribution);
+/* Whether a glob means a path: `*` also matches '/'; a glob that begins with neither '/' nor '*' may begin after any
+ * '/'. */
+bool attribute_glob_matches(const char *glob, const char *path);
+
+#endif
