@@ -20,7 +20,9 @@ void code_cache_init(struct code_cache *cache, struct runtime *runtime) {
 void code_cache_release(struct code_cache *cache) {
     map_release(&cache->by_address);
     arena_release(&cache->arena);
+    uint32_t last_serial = cache->last_serial;
     code_cache_init(cache, cache->runtime);
+    cache->last_serial = last_serial;
 }
 
 /* Code objects are told from others by their type; the type by its name, the first time. Types are static, so all
@@ -136,6 +138,7 @@ static enum status read_code(struct code_cache *cache, remote_addr address, stru
     code->fingerprint = fingerprint_of(layout, header);
     code->checked_epoch = cache->epoch;
     TRY(decode(cache, header, code));
+    code->serial = ++cache->last_serial;
     *result = code;
     return STATUS_OK;
 }

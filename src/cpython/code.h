@@ -13,6 +13,7 @@ enum { CODE_OPTIMIZED = 0x1, CODE_NEWLOCALS = 0x2, CODE_VARARGS = 0x4, CODE_VARK
 /* Everything that a stack needs to know of a code object. Text is UTF-8 with lone surrogates escaped. */
 struct code {
     remote_addr address;
+    uint32_t serial; /* from 1: no other struct code of this cache has or will have it */
     const char *name;
     const char *qualname; /* NULL before 3.11 */
     const char *filename;
@@ -36,6 +37,7 @@ struct code_cache {
     size_t size_bytes;     /* of what was decoded, about */
     remote_addr code_type; /* 0 until the first code object was seen */
     uint32_t epoch;
+    uint32_t last_serial; /* survives code_cache_release */
 };
 
 void code_cache_init(struct code_cache *cache, struct runtime *runtime);
