@@ -83,7 +83,7 @@ static size_t thread_span(const struct layout_thread *fields) {
     for (size_t i = 0; i < sizeof used / sizeof used[0]; i++)
         if (layout_has(used[i]) && used[i] > last)
             last = used[i];
-    return last + 2 * sizeof(uint64_t); /* datastack_top stands behind datastack_chunk */
+    return last + 3 * sizeof(uint64_t); /* datastack_top and _limit stand behind datastack_chunk */
 }
 
 static uint64_t field(const uint8_t *bytes, layout_offset offset) {
@@ -125,7 +125,9 @@ enum status thread_state_read(struct runtime *runtime, remote_addr address, stru
     if (layout_has(fields->gil_requested))
         thread->gil_requested = load_u32(bytes + fields->gil_requested) != 0;
     /* datastack_chunk, datastack_top, datastack_limit follow each other since they exist (cpython/pystate.h 3.11). */
-    if (layout_has(fields->datastack_chunk))
+    if (layout_has(fields->datastack_chunk)) {
         thread->datastack_top = load_u64(bytes + fields->datastack_chunk + sizeof(uint64_t));
+        thread->datastack_limit = load_u64(bytes + fields->datastack_chunk + 2 * sizeof(uint64_t));
+    }
     return find_frame_slot(runtime, bytes, thread);
 }

@@ -111,16 +111,15 @@ static enum status copy_newest_chunk(struct stack_reader *reader, const struct t
     stack_image_clear(image);
     remote_addr chunk = thread->datastack_chunk;
     uint64_t used_bytes = thread->datastack_top - chunk;
-    if (chunk == 0 || used_bytes > FIRST_CHUNK_READ_BYTES) {
+    /* A chunk is a mapping of its own: behind its end there may be nothing. */
+    uint64_t free_bytes = thread->datastack_limit - thread->datastack_top;
+    uint64_t slack_bytes = free_bytes < SLACK_BYTES ? free_bytes : SLACK_BYTES;
+    if (chunk == 0 || used_bytes < layout->stack_chunk.data || used_bytes > FIRST_CHUNK_READ_BYTES) {
         image->next_chunk = chunk;
         return memory_read_u64(reader->runtime->live, thread->frame_slot, frame_after);
     }
     uint8_t *bytes = NULL;
-    /* A chunk is a mapping of its own, 16 KiB or a multiple: the end of its last page bounds the slack. */
-    size_t size_bytes = (size_t)((used_bytes + SLACK_BYTES + 4095) & ~UINT64_C(4095));
-    size_t wanted = (size_t)used_bytes + SLACK_BYTES;
-    if (size_bytes <= 16384 && wanted > size_bytes)
-        wanted = size_bytes;
+    size_t wanted = (size_t)(used_bytes + slack_bytes);
     TRY(stack_image_reserve(image, chunk, wanted, &bytes));
     struct memory_piece pieces[] = {{chunk, bytes, wanted}, {thread->frame_slot, frame_after, sizeof *frame_after}};
     TRY(memory_read_pieces(reader->runtime->live, pieces, 2));

@@ -94,3 +94,17 @@ def test_a_busy_thread_runs_and_holds_the_gil(python):
     asleep = [look["waiting"]["gil"] for look in looks if look["waiting"]["state"] == "idle"]
     assert asleep
     assert len(asleep) - asleep.count("waiting") <= 3, asleep
+
+
+def test_code_that_c_calls(python):
+    with Target(python, "callbacks.py") as target:
+        assert len(target.said["threads"]) == 7
+        assert len(target.said["threads"][-1]["frames"]) > 60
+        assert_same_threads(python, target, dump(target))
+
+
+def test_generators_and_coroutines(python):
+    with Target(python, "generators.py") as target:
+        assert len(target.said["threads"][0]["frames"]) > 150
+        assert_same_threads(python, target, dump(target))
+        assert_same_threads(python, target, dump(target, "--blocking"))
