@@ -35,7 +35,7 @@ static const char *safe(struct writer *writer, const char *text) {
 
 /* Frames come by the thousand, and fprintf would cost more than all the rest of a look. */
 static void write_text(struct writer *writer, const char *text) {
-    (void)fputs(text, writer->stream);
+    (void)fputs_unlocked(text, writer->stream);
 }
 
 static void write_line_number(struct writer *writer, int32_t line) {
@@ -72,8 +72,8 @@ static void write_padding(FILE *stream, char fill, int count) {
     char run[64];
     memset(run, fill, sizeof run);
     for (; count > (int)sizeof run; count -= (int)sizeof run)
-        (void)fwrite(run, 1, sizeof run, stream);
-    (void)fwrite(run, 1, count > 0 ? (size_t)count : 0, stream);
+        (void)fwrite_unlocked(run, 1, sizeof run, stream);
+    (void)fwrite_unlocked(run, 1, count > 0 ? (size_t)count : 0, stream);
 }
 
 /* Marks the span under the line. Spans that go on below are marked to the line's end. */
@@ -118,8 +118,8 @@ static void write_source(struct writer *writer, const struct look_frame *frame) 
     struct buffer line;
     buffer_init(&line, MAX_TEXT_BYTES);
     if (text_append_safe(&line, writer->scratch.data, writer->scratch.size_bytes, true) == STATUS_OK)
-        fputs(buffer_text(&line), writer->stream);
-    fputc('\n', writer->stream);
+        write_text(writer, buffer_text(&line));
+    write_text(writer, "\n");
     bool unchanged = line.size_bytes == writer->scratch.size_bytes;
     buffer_release(&line);
     if (unchanged)
