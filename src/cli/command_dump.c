@@ -91,6 +91,7 @@ int command_dump(int argc, char **argv) {
     int ended = parse(argc, argv, &options);
     if (ended >= 0)
         return ended;
+    cli_buffer_output();
     enum status status = process_open(options.pid, &process, &error);
     if (status != STATUS_OK)
         return cli_fail(&error);
