@@ -19,6 +19,7 @@ void arena_release(struct arena *arena) {
         free(arena->blocks);
         arena->blocks = next;
     }
+    arena->size_bytes = 0;
 }
 
 static struct arena_block *add_block(struct arena *arena, size_t least_bytes) {
@@ -29,6 +30,7 @@ static struct arena_block *add_block(struct arena *arena, size_t least_bytes) {
     block->size_bytes = size_bytes;
     block->next = arena->blocks;
     arena->blocks = block;
+    arena->size_bytes += size_bytes;
     return block;
 }
 

@@ -9,6 +9,7 @@ struct arena_block;
 /* Zero-initialised is an empty arena. */
 struct arena {
     struct arena_block *blocks;
+    size_t size_bytes; /* of all blocks together */
 };
 
 void arena_release(struct arena *arena);

@@ -2,6 +2,7 @@
 #ifndef STROBE_UNWIND_PYTHON_STACK_H
 #define STROBE_UNWIND_PYTHON_STACK_H
 
+#include "base/memory_meter.h"
 #include "cpython/code.h"
 #include "cpython/frame.h"
 #include "cpython/interp.h"
@@ -34,6 +35,7 @@ struct python_stack {
 struct stack_reader {
     struct runtime *runtime;  /* borrowed */
     struct code_cache *codes; /* borrowed */
+    struct budget *budget;    /* borrowed; what work that reads nothing is charged to. NULL: no limit */
     struct stack_image image;
     struct frame_list {
         struct frame *items;
