@@ -19,6 +19,9 @@ enum {
     MAX_LOCALS_BYTES = 1 << 30,
 };
 
+/* A last line of defence, well beyond what the two above add up to. */
+static const size_t MAX_LOOK_BYTES = (size_t)1 << 32;
+
 /* What is alive while the interpreters are read. */
 struct taker {
     struct runtime *runtime;
@@ -240,9 +243,10 @@ enum status look_python_take(struct runtime *runtime, const struct look_options 
     look->version = runtime->version;
     look->free_threaded = runtime->layout.free_threaded;
     look->newer_than_known = runtime->layout.newer_than_known;
+    look->arena.limit_bytes = MAX_LOOK_BYTES;
     code_cache_init(&taker.codes, runtime);
     stack_reader_init(&taker.stacks, runtime, &taker.codes);
-    taker.stacks.budget = budget;
+    stack_reader_limit(&taker.stacks, budget);
     enum status status = take_interpreters(&taker);
     /* The names in the look point into the code cache's arena. */
     look->code_arena = taker.codes.arena;
