@@ -8,6 +8,8 @@ enum {
     /* Read beyond datastack_top: the thread may have pushed a few frames since that was read. */
     SLACK_BYTES = 1024,
     FIRST_CHUNK_READ_BYTES = 1 << 20,
+    CHUNK_LEAST_BYTES = 16384,
+    PAGE_BYTES = 4096,
     VERIFY_BATCH = 512,
     FIRST_CAPACITY = 64,
 };
@@ -39,9 +41,15 @@ static enum status read_frame(struct stack_reader *reader, struct memory *memory
 /* Follows the links from `address`. A frame that makes no sense ends the walk: what it points to is not known. */
 static enum status follow(struct stack_reader *reader, struct memory *memory, remote_addr address, bool *cut) {
     struct frame_list *chain = &reader->chain;
+    /* Brent's way to notice a chain that bites its tail: compare with a frame left behind ever longer ago. */
+    remote_addr left_behind = 0;
     chain->count = 0;
     *cut = false;
     while (address != 0) {
+        if (address == left_behind)
+            return STATUS_TORN;
+        if ((chain->count & (chain->count - 1)) == 0)
+            left_behind = address;
         if (chain->count >= MAX_STACK_FRAMES) {
             *cut = true;
             return STATUS_OK;
@@ -116,11 +124,14 @@ static enum status copy_newest_chunk(struct stack_reader *reader, const struct t
         return memory_read_u64(reader->runtime->live, thread->frame_slot, frame_after);
     }
     uint8_t *bytes = NULL;
-    /* A chunk is a mapping of its own, 16 KiB or a multiple: the end of its last page bounds the slack. */
-    size_t size_bytes = (size_t)((used_bytes + SLACK_BYTES + 4095) & ~UINT64_C(4095));
+    /* A chunk is a mapping of its own, 16 KiB or more (push_chunk, Python/pystate.c 3.11): it goes on to the end of the
+     * page that is in use, but perhaps not beyond. */
+    size_t mapped = (size_t)((used_bytes + PAGE_BYTES - 1) & ~(uint64_t)(PAGE_BYTES - 1));
+    if (mapped < CHUNK_LEAST_BYTES)
+        mapped = CHUNK_LEAST_BYTES;
     size_t wanted = (size_t)used_bytes + SLACK_BYTES;
-    if (size_bytes <= 16384 && wanted > size_bytes)
-        wanted = size_bytes;
+    if (wanted > mapped)
+        wanted = mapped;
     TRY(stack_image_reserve(image, chunk, wanted, &bytes));
     struct memory_piece pieces[] = {{chunk, bytes, wanted}, {thread->frame_slot, frame_after, sizeof *frame_after}};
     TRY(memory_read_pieces(reader->runtime->live, pieces, 2));
