@@ -66,6 +66,7 @@ struct look {
     struct look_thread *threads; /* the main thread first, then in the order of their birth */
     size_t thread_count;
     size_t thread_capacity;
+    bool exhausted; /* it cost more than a look may: threads are missing, or parts of them */
     struct arena arena;
     struct arena code_arena; /* the names and files of the frames */
 };

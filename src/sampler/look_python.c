@@ -248,6 +248,7 @@ enum status look_python_take(struct runtime *runtime, const struct look_options 
     stack_reader_init(&taker.stacks, runtime, &taker.codes);
     stack_reader_limit(&taker.stacks, budget);
     enum status status = take_interpreters(&taker);
+    look->exhausted = budget != NULL && budget->exhausted;
     /* The names in the look point into the code cache's arena. */
     look->code_arena = taker.codes.arena;
     taker.codes.arena = (struct arena){0};

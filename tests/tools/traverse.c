@@ -79,7 +79,7 @@ static enum status put_look(struct buffer *text, const struct look *look) {
                                  look->interpreters[i].collecting ? " collecting" : ""));
     for (size_t i = 0; i < look->thread_count; i++)
         TRY(put_thread(text, &look->threads[i]));
-    return STATUS_OK;
+    return look->exhausted ? buffer_append_text(text, "exhausted\n") : STATUS_OK;
 }
 
 enum status traverse(struct memory *memory, const struct runtime_symbols *symbols, struct budget *budget,
