@@ -11,14 +11,11 @@ void traverse_note_symbols(const struct runtime_symbols *symbols, uint64_t notes
     notes[0] = symbols->runtime;
     notes[1] = symbols->py_version;
     notes[2] = (uint64_t)symbols->minor_hint;
-    notes[3] = symbols->debug_hint;
+    notes[3] = 0;
 }
 
 struct runtime_symbols traverse_noted_symbols(const uint64_t notes[MEMORY_IMAGE_NOTES]) {
-    return (struct runtime_symbols){.runtime = notes[0],
-                                    .py_version = notes[1],
-                                    .minor_hint = (int)(notes[2] & 0xff),
-                                    .debug_hint = (notes[3] & 1) != 0};
+    return (struct runtime_symbols){.runtime = notes[0], .py_version = notes[1], .minor_hint = (int)(notes[2] & 0xff)};
 }
 
 /* Text of the target, with line ends and the like escaped: one line stays one line. */
