@@ -98,6 +98,9 @@ int command_dump(int argc, char **argv) {
     status = look_take(process, &options.look, &look, &error);
     if (status == STATUS_OK && look.newer_than_known)
         cli_say("process %d runs a CPython newer than strobe knows; it was read by its own description", (int)look.pid);
+    if (status == STATUS_OK && look.exhausted)
+        cli_say("process %d has more to show than strobe is willing to read at once; what it shows is incomplete",
+                (int)look.pid);
     if (status == STATUS_OK && write_look(process, &look, options.json) != STATUS_OK)
         status = error_set(&error, STATUS_FAILED, "there is not enough memory to show process %d", (int)options.pid);
     look_free(&look);

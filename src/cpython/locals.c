@@ -11,7 +11,12 @@
 /* co_localspluskinds (Include/internal/pycore_code.h 3.11 to 3.15) */
 enum { KIND_HIDDEN = 0x10, KIND_CELL = 0x40, KIND_FREE = 0x80 };
 
-enum { MAX_VARIABLES = 1 << 16, MAX_NAME_CHARACTERS = 4096, SLOT_BYTES = 8 };
+enum {
+    MAX_VARIABLES = 1 << 16,
+    MAX_CELL_ARGUMENTS = 1024, /* searched for the name of a cell */
+    MAX_NAME_CHARACTERS = 4096,
+    SLOT_BYTES = 8,
+};
 
 struct walk {
     struct runtime *runtime;
@@ -132,7 +137,7 @@ out:
 
 /* Whether the variable of this name is an argument that lives in a cell (<= 3.10 keeps it only there). */
 static bool is_cell_argument(const struct walk *walk, const uint64_t *varnames, size_t varname_count, uint64_t name) {
-    for (size_t i = 0; i < varname_count && i < walk->code->argument_count; i++)
+    for (size_t i = 0; i < varname_count && i < walk->code->argument_count && i < MAX_CELL_ARGUMENTS; i++)
         if (varnames[i] == name) /* names are interned: the same string is the same object */
             return true;
     return false;

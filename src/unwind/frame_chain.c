@@ -8,6 +8,8 @@ enum {
     /* Read beyond datastack_top: the thread may have pushed a few frames since that was read. */
     SLACK_BYTES = 1024,
     FIRST_CHUNK_READ_BYTES = 1 << 20,
+    CHUNK_LEAST_BYTES = 16384,
+    PAGE_BYTES = 4096,
     VERIFY_BATCH = 512,
     FIRST_CAPACITY = 64,
 };
@@ -39,9 +41,15 @@ static enum status read_frame(struct stack_reader *reader, struct memory *memory
 /* Follows the links from `address`. A frame that makes no sense ends the walk: what it points to is not known. */
 static enum status follow(struct stack_reader *reader, struct memory *memory, remote_addr address, bool *cut) {
     struct frame_list *chain = &reader->chain;
+    /* Brent's way to notice a chain that bites its tail: compare with a frame left behind ever longer ago. */
+    remote_addr left_behind = 0;
     chain->count = 0;
     *cut = false;
     while (address != 0) {
+        if (address == left_behind)
+            return STATUS_TORN;
+        if ((chain->count & (chain->count - 1)) == 0)
+            left_behind = address;
         if (chain->count >= MAX_STACK_FRAMES) {
             *cut = true;
             return STATUS_OK;

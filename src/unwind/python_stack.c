@@ -9,6 +9,11 @@ void stack_reader_init(struct stack_reader *reader, struct runtime *runtime, str
     stack_image_init(&reader->image, runtime->live);
 }
 
+void stack_reader_limit(struct stack_reader *reader, struct budget *budget) {
+    reader->budget = budget;
+    reader->image.budget = budget;
+}
+
 void stack_reader_release(struct stack_reader *reader) {
     stack_image_release(&reader->image);
     free(reader->chain.items);
@@ -66,6 +71,8 @@ static enum status resolve(struct stack_reader *reader, struct stack_frame *fram
     TRY(instruction_offset(reader, frame, &offset));
     *shown = !is_incomplete(frame, offset);
     frame->instruction_bytes = offset < 0 ? -1 : (int32_t)offset;
+    /* A line table is walked from its beginning for every frame. */
+    TRY(budget_take(reader->budget, 0, frame->code->lines.size_bytes));
     if (offset < 0)
         frame->position = (struct source_position){frame->code->lines.first_line, -1, -1, -1};
     else
@@ -113,7 +120,10 @@ static enum status attempt(struct stack_reader *reader, struct thread_state *thr
 enum status python_stack_read(struct stack_reader *reader, struct thread_state *thread, unsigned max_attempts,
                               struct python_stack *stack) {
     stack->consistent = false;
-    for (stack->attempts = 0; !stack->consistent && stack->attempts < max_attempts; stack->attempts++)
+    for (stack->attempts = 0; !stack->consistent && stack->attempts < max_attempts; stack->attempts++) {
         TRY(attempt(reader, thread, stack));
+        if (reader->budget != NULL && reader->budget->exhausted)
+            break;
+    }
     return STATUS_OK;
 }

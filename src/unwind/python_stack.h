@@ -2,6 +2,7 @@
 #ifndef STROBE_UNWIND_PYTHON_STACK_H
 #define STROBE_UNWIND_PYTHON_STACK_H
 
+#include "base/memory_meter.h"
 #include "cpython/code.h"
 #include "cpython/frame.h"
 #include "cpython/interp.h"
@@ -34,6 +35,7 @@ struct python_stack {
 struct stack_reader {
     struct runtime *runtime;  /* borrowed */
     struct code_cache *codes; /* borrowed */
+    struct budget *budget;    /* borrowed: what work that reads nothing is charged to. NULL: no limit */
     struct stack_image image;
     struct frame_list {
         struct frame *items;
@@ -43,6 +45,9 @@ struct stack_reader {
 };
 
 void stack_reader_init(struct stack_reader *reader, struct runtime *runtime, struct code_cache *codes);
+/* From now on what the reader's work costs is charged to the budget (borrowed, may be NULL). What it reads of the target
+ * is for whoever set up the runtime to meter; this is for what it does with copies. */
+void stack_reader_limit(struct stack_reader *reader, struct budget *budget);
 void stack_reader_release(struct stack_reader *reader);
 
 /* Reads the stack of the thread state at `thread->address`, at most max_attempts times until it is consistent; the last
