@@ -103,12 +103,25 @@ static enum status read_bytecode_extent(struct code_cache *cache, const uint8_t 
     return STATUS_OK;
 }
 
+/* co_framesize is in words; 3.11 adds it up at each call (_PyEvalFramePushAndInit, Python/ceval.c 3.11). */
+static void read_frame_size(const struct layout *layout, const uint8_t *header, struct code *code) {
+    enum { WORD_BYTES = 8, MAX_WORDS = 1 << 24 };
+    code->nlocalsplus = load_u32(header + layout->code.co_nlocalsplus);
+    uint32_t words =
+        layout_has(layout->code.co_framesize)
+            ? load_u32(header + layout->code.co_framesize)
+            : code->nlocalsplus + load_u32(header + layout->code.co_stacksize) + layout->frame.localsplus / WORD_BYTES;
+    code->frame_bytes = words < MAX_WORDS ? words * WORD_BYTES : 0;
+}
+
 static enum status decode(struct code_cache *cache, const uint8_t *header, struct code *code) {
     const struct layout_code *fields = &cache->runtime->layout.code;
     code->flags = load_u32(header + fields->co_flags);
     code->lines.first_line = load_i32(header + fields->co_firstlineno);
     code->argument_count = load_u32(header + fields->co_argcount) + load_u32(header + fields->co_kwonlyargcount) +
                            ((code->flags & CODE_VARARGS) != 0) + ((code->flags & CODE_VARKEYWORDS) != 0);
+    if (layout_has(fields->co_nlocalsplus))
+        read_frame_size(&cache->runtime->layout, header, code);
     if (layout_has(fields->co_tlbc))
         code->tlbc = load_u64(header + fields->co_tlbc);
     TRY(read_bytecode_extent(cache, header, code));

@@ -22,9 +22,12 @@ struct code {
     uint32_t bytecode_bytes;
     uint32_t first_traceable_bytes; /* 3.11+: instructions before this one only set the frame up */
     uint32_t flags;
+    uint32_t frame_bytes;    /* 3.11+: what a frame of it takes up on the data stack */
+    uint32_t nlocalsplus;    /* 3.11+ */
     uint32_t argument_count; /* positional, keyword-only, *args and **kwargs together */
     remote_addr tlbc;        /* 3.14+ free-threaded: the array of per-thread copies of the bytecode, else 0 */
-    /* Private: what tells this code object from another that has taken its address, and when that was last looked at. */
+    /* Private: what tells this code object from another that has taken its address, and when that was last looked at.
+     */
     uint64_t fingerprint;
     uint32_t checked_epoch;
 };

@@ -45,8 +45,8 @@ struct stack_reader {
 };
 
 void stack_reader_init(struct stack_reader *reader, struct runtime *runtime, struct code_cache *codes);
-/* From now on what the reader's work costs is charged to the budget (borrowed, may be NULL). What it reads of the target
- * is for whoever set up the runtime to meter; this is for what it does with copies. */
+/* From now on what the reader's work costs is charged to the budget (borrowed, may be NULL). What it reads of the
+ * target is for whoever set up the runtime to meter; this is for what it does with copies. */
 void stack_reader_limit(struct stack_reader *reader, struct budget *budget);
 void stack_reader_release(struct stack_reader *reader);
 

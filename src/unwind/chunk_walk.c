@@ -1,0 +1,297 @@
+#include "unwind/chunk_walk.h"
+
+#include "base/bytes.h"
+#include "unwind/stack_image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WORD_BYTES = 8,
+    /* A chain of generators longer than this is left to a look that follows every link. */
+    MAX_OUTSIDE_HOPS = 256,
+    STACKTOP_RUNNING = -1,
+};
+
+/* One walk. `top` is the index of the innermost frame in the chunk so far, SIZE_MAX when there is none. */
+struct walk {
+    struct stack_tracker *tracker;
+    const struct layout *layout;
+    const struct thread_state *thread;
+    size_t count;
+    size_t top;
+    const uint8_t *top_bytes; /* that frame in the copy */
+};
+
+static remote_addr first_frame_address(const struct stack_tracker *tracker, const struct layout *layout,
+                                       remote_addr chunk) {
+    /* The first chunk of a thread leaves its first word free (push_chunk, Python/pystate.c 3.11). */
+    bool is_first = load_u64(tracker->copy + layout->stack_chunk.previous) == 0;
+    return chunk + layout->stack_chunk.data + (is_first ? WORD_BYTES : 0);
+}
+
+static bool in_chunk(const struct walk *walk, remote_addr address) {
+    return address >= walk->thread->datastack_chunk && address < walk->thread->datastack_limit;
+}
+
+/* The frame's bytes in the copy; NULL when they are not (all) in it. */
+static const uint8_t *bytes_at(const struct walk *walk, remote_addr address) {
+    size_t head_bytes = frame_head_size(walk->layout);
+    uint64_t offset = address - walk->thread->datastack_chunk;
+    if (offset >= walk->tracker->copy_bytes || walk->tracker->copy_bytes - offset < head_bytes)
+        return NULL;
+    return walk->tracker->copy + offset;
+}
+
+static int32_t stacktop_of(const struct walk *walk, const uint8_t *bytes) {
+    return load_i32(bytes + walk->layout->frame.stacktop);
+}
+
+/* A frame that was popped is not wiped up to 3.13, and not at once after. What tells it: its variables have been given
+ * back, and with them the extent of its stack (_PyFrame_ClearLocals, Python/frame.c 3.11 to 3.15). */
+static bool is_cleared(const struct walk *walk, const struct code *code, remote_addr address, const uint8_t *bytes) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    if (layout_has(fields->stacktop)) {
+        int32_t stacktop = stacktop_of(walk, bytes);
+        return stacktop != STACKTOP_RUNNING && (stacktop < 0 || (uint32_t)stacktop < code->nlocalsplus);
+    }
+    uint64_t stackpointer = load_u64(bytes + fields->stackpointer);
+    remote_addr base = address + fields->localsplus + (uint64_t)code->nlocalsplus * WORD_BYTES;
+    return stackpointer != 0 && stackpointer < base;
+}
+
+/* Fills in what a frame executes. STATUS_TORN when it cannot be executing that. */
+static enum status resolve(const struct walk *walk, const struct frame *frame, uint64_t executable,
+                           struct tracked_frame *tracked) {
+    struct stack_tracker *tracker = walk->tracker;
+    remote_addr start = 0;
+    *tracked = (struct tracked_frame){.address = frame->address,
+                                      .executable = executable,
+                                      .instruction = frame->instruction,
+                                      .instruction_bytes = -1};
+    if (frame->boundary)
+        return STATUS_OK;
+    TRY(code_cache_get(tracker->codes, frame->code, &tracked->code));
+    TRY(code_bytecode_start(tracker->runtime, tracked->code, frame->tlbc_index, &start));
+    int64_t offset = (int64_t)(frame->instruction - start);
+    if (offset < -2 || offset > (int64_t)tracked->code->bytecode_bytes)
+        return STATUS_TORN;
+    tracked->instruction_bytes = offset < 0 ? -1 : (int32_t)offset;
+    tracked->shown =
+        frame->owner == FRAME_OWNED_BY_GENERATOR || offset >= (int64_t)tracked->code->first_traceable_bytes;
+    return STATUS_OK;
+}
+
+static enum status put(struct walk *walk, const struct tracked_frame *tracked, const uint8_t *bytes) {
+    TRY(tracker_put_frame(walk->tracker, walk->count, tracked));
+    if (tracked->end != 0) {
+        walk->top = walk->count;
+        walk->top_bytes = bytes;
+    }
+    walk->count++;
+    return STATUS_OK;
+}
+
+/* A frame outside of the chunk: read along with the copy, or on its own. */
+static enum status read_outside(const struct walk *walk, remote_addr address, struct frame *frame,
+                                uint64_t *executable) {
+    struct stack_tracker *tracker = walk->tracker;
+    uint8_t head[FRAME_HEAD_MAX_BYTES];
+    const uint8_t *bytes = NULL;
+    for (size_t i = 0; i < tracker->outside_count && bytes == NULL; i++)
+        if (tracker->outside[i].address == address && tracker->outside[i].read)
+            bytes = tracker->outside[i].bytes;
+    if (bytes == NULL) {
+        TRY(memory_read(tracker->runtime->live, address, head, frame_head_size(walk->layout)));
+        bytes = head;
+    }
+    *executable = load_u64(bytes + walk->layout->frame.f_executable);
+    return frame_decode(walk->layout, address, bytes, frame);
+}
+
+/* Adds the frames outside of the chunk that lead from `address` down to the innermost frame so far; STATUS_NOT_FOUND
+ * when they lead elsewhere. */
+static enum status put_outside(struct walk *walk, remote_addr address) {
+    struct stack_tracker *tracker = walk->tracker;
+    remote_addr below = walk->count > 0 ? tracker->frames[walk->count - 1].address : 0;
+    size_t first = walk->count;
+    for (size_t hops = 0; address != below; hops++) {
+        struct frame frame;
+        struct tracked_frame tracked;
+        uint64_t executable = 0;
+        if (address == 0 || hops == MAX_OUTSIDE_HOPS || in_chunk(walk, address)) {
+            walk->count = first;
+            return STATUS_NOT_FOUND;
+        }
+        enum status status = read_outside(walk, address, &frame, &executable);
+        if (status == STATUS_OK)
+            status = resolve(walk, &frame, executable, &tracked);
+        if (status == STATUS_OK)
+            status = put(walk, &tracked, NULL);
+        if (status != STATUS_OK) {
+            walk->count = first;
+            return status == STATUS_FAILED || status == STATUS_NO_PROCESS ? status : STATUS_NOT_FOUND;
+        }
+        address = frame.previous;
+    }
+    /* They were met from the inside out. */
+    for (size_t low = first, high = walk->count; high > low + 1; low++) {
+        struct tracked_frame swapped = tracker->frames[--high];
+        tracker->frames[high] = tracker->frames[low];
+        tracker->frames[low] = swapped;
+    }
+    return STATUS_OK;
+}
+
+/* Up to 3.13 a frame saves the extent of its stack before it calls another Python function, and only then. (3.11 enters
+ * from C without a frame of its own: is_entry.) */
+static bool may_have_called(const struct walk *walk, const uint8_t *callee) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    if (walk->top_bytes == NULL || !layout_has(fields->stacktop))
+        return true;
+    if (layout_has(fields->is_entry) && load_u8(callee + fields->is_entry) != 0)
+        return true;
+    return stacktop_of(walk, walk->top_bytes) != STACKTOP_RUNNING;
+}
+
+/* Whether the frame at `address` in the copy is the next one up; then it is added. */
+static enum status climb(struct walk *walk, remote_addr address, bool *climbed) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    const uint8_t *bytes = bytes_at(walk, address);
+    struct frame frame;
+    struct tracked_frame tracked;
+    *climbed = false;
+    if (bytes == NULL)
+        /* The thread has got further than was thought. */
+        return address < walk->thread->datastack_top ? STATUS_TORN : STATUS_OK;
+    if (frame_decode(walk->layout, address, bytes, &frame) != STATUS_OK || frame.owner != FRAME_OWNED_BY_THREAD)
+        return STATUS_OK;
+    uint64_t executable = load_u64(bytes + fields->f_executable);
+    enum status status = resolve(walk, &frame, executable, &tracked);
+    if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+        return status;
+    if (status != STATUS_OK || tracked.code->frame_bytes == 0 || is_cleared(walk, tracked.code, address, bytes))
+        return STATUS_OK;
+    remote_addr below = walk->count > 0 ? walk->tracker->frames[walk->count - 1].address : 0;
+    if (frame.previous == below) {
+        if (!may_have_called(walk, bytes))
+            return STATUS_OK;
+    } else {
+        if (in_chunk(walk, frame.previous))
+            return STATUS_OK;
+        status = put_outside(walk, frame.previous);
+        if (status == STATUS_NOT_FOUND)
+            return STATUS_OK;
+        TRY(status);
+    }
+    tracked.end = address + tracked.code->frame_bytes;
+    *climbed = true;
+    return put(walk, &tracked, bytes);
+}
+
+/* Up to 3.13: the innermost frame runs, or has just been pushed, or waits for a generator, which is not in the chunk.
+ * One that has neither variables nor stack looks like that, too, when it has been popped. */
+static bool awaits_callee(const struct walk *walk) {
+    if (walk->top_bytes == NULL || !layout_has(walk->layout->frame.stacktop) || walk->top + 1 != walk->count)
+        return false;
+    return stacktop_of(walk, walk->top_bytes) != STACKTOP_RUNNING && walk->tracker->frames[walk->top].shown;
+}
+
+/* The frames above the chunk's innermost one: generators that it runs. */
+static enum status climb_outside(struct walk *walk) {
+    remote_addr innermost = walk->thread->frame;
+    bool awaits = awaits_callee(walk);
+    if (!in_chunk(walk, innermost) && innermost != 0) {
+        enum status status = put_outside(walk, innermost);
+        if (status != STATUS_NOT_FOUND)
+            return status;
+    }
+    if (!awaits || walk->count == 0 || innermost == walk->tracker->frames[walk->count - 1].address)
+        return STATUS_OK;
+    return STATUS_TORN;
+}
+
+/* What to read along next time: the frames outside of the chunk that moved this time. */
+static void predict_outside(struct stack_tracker *tracker, size_t same) {
+    tracker->outside_count = 0;
+    for (size_t i = tracker->count; i-- > same && tracker->outside_count < TRACKER_MAX_OUTSIDE;)
+        if (tracker->frames[i].end == 0 && i >= tracker->older_count)
+            tracker->outside[tracker->outside_count++] = (struct outside_frame){.address = tracker->frames[i].address};
+}
+
+enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state *thread, size_t same) {
+    const struct layout *layout = &tracker->runtime->layout;
+    struct walk walk = {.tracker = tracker, .layout = layout, .thread = thread, .count = same, .top = SIZE_MAX};
+    remote_addr next = first_frame_address(tracker, layout, thread->datastack_chunk);
+    for (size_t i = same; i-- > tracker->older_count;)
+        if (tracker->frames[i].end != 0) {
+            next = tracker->frames[i].end;
+            walk.top = i;
+            walk.top_bytes = bytes_at(&walk, tracker->frames[i].address);
+            break;
+        }
+    tracker->unchanged = tracker->unchanged < same ? tracker->unchanged : same;
+    bool climbed = true;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && climbed) {
+        status = climb(&walk, next, &climbed);
+        if (climbed)
+            next = tracker->frames[walk.count - 1].end;
+    }
+    if (status == STATUS_OK)
+        status = climb_outside(&walk);
+    if (status != STATUS_OK) {
+        /* Frames from `same` on were overwritten: what is left is what both looks agree on. */
+        tracker->count = same;
+        return status;
+    }
+    tracker->count = walk.count;
+    predict_outside(tracker, same);
+    return STATUS_OK;
+}
+
+/* Frames of older chunks, found by following the links down from the newest chunk's first frame. */
+enum status chunk_walk_older(struct stack_tracker *tracker, const struct thread_state *thread) {
+    const struct layout *layout = &tracker->runtime->layout;
+    struct walk walk = {.tracker = tracker, .layout = layout, .thread = thread, .top = SIZE_MAX};
+    stack_tracker_forget(tracker);
+    tracker->chunk = thread->datastack_chunk;
+    remote_addr older = load_u64(tracker->copy + layout->stack_chunk.previous);
+    const uint8_t *bytes = bytes_at(&walk, first_frame_address(tracker, layout, thread->datastack_chunk));
+    if (older == 0 || bytes == NULL)
+        return STATUS_OK;
+    struct stack_image image;
+    stack_image_init(&image, tracker->runtime->live);
+    image.next_chunk = older;
+    remote_addr address = load_u64(bytes + layout->frame.previous);
+    enum status status = STATUS_OK;
+    size_t head_bytes = frame_head_size(layout);
+    while (address != 0 && status == STATUS_OK) {
+        uint8_t head[FRAME_HEAD_MAX_BYTES];
+        struct frame frame;
+        struct tracked_frame tracked;
+        if (!stack_image_holds(&image, address) && stack_image_extend_to(&image, layout, address) == STATUS_FAILED)
+            status = STATUS_FAILED;
+        if (status == STATUS_OK)
+            status = memory_read(&image.memory, address, head, head_bytes);
+        if (status == STATUS_OK)
+            status = frame_decode(layout, address, head, &frame);
+        if (status == STATUS_OK)
+            status = resolve(&walk, &frame, load_u64(head + layout->frame.f_executable), &tracked);
+        if (status == STATUS_OK)
+            status = put(&walk, &tracked, NULL);
+        address = frame.previous;
+    }
+    stack_image_release(&image);
+    if (status != STATUS_OK) {
+        tracker->chunk = 0;
+        return status == STATUS_UNREADABLE ? STATUS_TORN : status;
+    }
+    for (size_t low = 0, high = walk.count; high > low + 1; low++) {
+        struct tracked_frame swapped = tracker->frames[--high];
+        tracker->frames[high] = tracker->frames[low];
+        tracker->frames[low] = swapped;
+    }
+    tracker->count = tracker->older_count = walk.count;
+    return STATUS_OK;
+}
