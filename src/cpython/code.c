@@ -198,6 +198,45 @@ enum status code_cache_get(struct code_cache *cache, remote_addr address, const 
     return STATUS_OK;
 }
 
+enum { STEP_ENTERS = 0x80 };
+
+/* Notes for each unit what its instruction can do; false when an instruction is hidden, for then its caches are, too.
+ */
+static bool note_steps(const struct opcode *table, uint8_t *steps, const uint8_t *bytecode, size_t units) {
+    for (size_t i = 0; i < units;) {
+        const struct opcode *opcode = &table[bytecode[i * CODE_UNIT_BYTES]];
+        if (opcode->family == OPCODE_HIDDEN || opcode->family == OPCODE_INVALID)
+            return false;
+        for (size_t end = i + 1 + opcode->caches; i < end && i < units; i++)
+            steps[i] = (uint8_t)(opcode->family | (opcode->enters ? STEP_ENTERS : 0));
+    }
+    return true;
+}
+
+static void read_steps(struct code_cache *cache, struct code *code) {
+    size_t units = code->bytecode_bytes / CODE_UNIT_BYTES;
+    code->steps_known = true;
+    uint8_t *bytecode = malloc(code->bytecode_bytes + 1);
+    uint8_t *steps = arena_take(&cache->arena, units + 1);
+    if (bytecode != NULL && steps != NULL && code->bytecode != 0 &&
+        memory_read(cache->runtime->objects, code->bytecode, bytecode, code->bytecode_bytes) == STATUS_OK &&
+        note_steps(opcode_table((uint32_t)layout_minor(&cache->runtime->layout)), steps, bytecode, units))
+        code->steps = steps;
+    cache->size_bytes += units;
+    free(bytecode);
+}
+
+struct code_step code_cache_step(struct code_cache *cache, const struct code *code, int32_t instruction_bytes) {
+    /* The cache made it and may add to it. */
+    struct code *own = (struct code *)(uintptr_t)code;
+    if (!code->steps_known)
+        read_steps(cache, own);
+    if (code->steps == NULL || instruction_bytes < 0 || (uint32_t)instruction_bytes >= code->bytecode_bytes)
+        return (struct code_step){OPCODE_HIDDEN, true};
+    uint8_t step = code->steps[instruction_bytes / CODE_UNIT_BYTES];
+    return (struct code_step){(enum opcode_family)(step & ~STEP_ENTERS), (step & STEP_ENTERS) != 0};
+}
+
 enum status code_bytecode_start(struct runtime *runtime, const struct code *code, int32_t tlbc_index,
                                 remote_addr *start) {
     *start = code->bytecode;

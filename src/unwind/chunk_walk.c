@@ -47,17 +47,21 @@ static int32_t stacktop_of(const struct walk *walk, const uint8_t *bytes) {
     return load_i32(bytes + walk->layout->frame.stacktop);
 }
 
-/* A frame that was popped is not wiped up to 3.13, and not at once after. What tells it: its variables have been given
- * back, and with them the extent of its stack (_PyFrame_ClearLocals, Python/frame.c 3.11 to 3.15). */
-static bool is_cleared(const struct walk *walk, const struct code *code, remote_addr address, const uint8_t *bytes) {
+/* A frame that is being or has been popped: its variables have been given back, and with them the extent of its stack;
+ * from 3.14 on its function, too (clear_thread_frame, Python/ceval.c; _PyFrame_ClearLocals, Python/frame.c). */
+static bool is_cleared(const struct walk *walk, const struct tracked_frame *tracked, const uint8_t *bytes) {
     const struct layout_frame *fields = &walk->layout->frame;
+    uint32_t nlocalsplus = tracked->code->nlocalsplus;
     if (layout_has(fields->stacktop)) {
         int32_t stacktop = stacktop_of(walk, bytes);
-        return stacktop != STACKTOP_RUNNING && (stacktop < 0 || (uint32_t)stacktop < code->nlocalsplus);
+        return stacktop != STACKTOP_RUNNING && (stacktop < 0 || (uint32_t)stacktop < nlocalsplus);
     }
     uint64_t stackpointer = load_u64(bytes + fields->stackpointer);
-    remote_addr base = address + fields->localsplus + (uint64_t)code->nlocalsplus * WORD_BYTES;
-    return stackpointer != 0 && stackpointer < base;
+    remote_addr base = tracked->address + fields->localsplus + (uint64_t)nlocalsplus * WORD_BYTES;
+    if (stackpointer != 0 && stackpointer < base)
+        return true;
+    /* Shims have no function, but they are not shown either. */
+    return tracked->shown && frame_untag(walk->layout, load_u64(bytes + fields->f_funcobj)) == 0;
 }
 
 /* Fills in what a frame executes. STATUS_TORN when it cannot be executing that. */
@@ -143,15 +147,53 @@ static enum status put_outside(struct walk *walk, remote_addr address) {
     return STATUS_OK;
 }
 
-/* Up to 3.13 a frame saves the extent of its stack before it calls another Python function, and only then. (3.11 enters
- * from C without a frame of its own: is_entry.) */
-static bool may_have_called(const struct walk *walk, const uint8_t *callee) {
+static struct code_step top_step(const struct walk *walk) {
+    const struct tracked_frame *top = &walk->tracker->frames[walk->top];
+    return code_cache_step(walk->tracker->codes, top->code, top->instruction_bytes);
+}
+
+/* The word of the caller's value stack at `index` behind its saved end; false when it is not in the copy. */
+static bool stack_word(const struct walk *walk, size_t index, uint64_t *word) {
     const struct layout_frame *fields = &walk->layout->frame;
-    if (walk->top_bytes == NULL || !layout_has(fields->stacktop))
+    const struct tracked_frame *top = &walk->tracker->frames[walk->top];
+    uint64_t offset = layout_has(fields->stacktop)
+                          ? fields->localsplus + (uint64_t)(int64_t)stacktop_of(walk, walk->top_bytes) * WORD_BYTES
+                          : load_u64(walk->top_bytes + fields->stackpointer) - top->address;
+    offset += index * WORD_BYTES;
+    if (offset > top->code->frame_bytes - WORD_BYTES || offset < fields->localsplus)
+        return false;
+    *word = frame_untag(walk->layout, load_u64(walk->top_bytes + offset));
+    return true;
+}
+
+/* What a call has called is still in the caller's stack, just behind its end (opcode.h). Where it is the function of
+ * another callee, the caller's bytes and the callee's are of different calls. */
+static bool called_this(const struct walk *walk, const uint8_t *callee) {
+    uint64_t function = frame_untag(walk->layout, load_u64(callee + walk->layout->frame.f_funcobj));
+    uint64_t called = 0;
+    if (!stack_word(walk, 0, &called))
         return true;
-    if (layout_has(fields->is_entry) && load_u8(callee + fields->is_entry) != 0)
+    if (called == 0 && layout_minor(walk->layout) < 13 && !stack_word(walk, 1, &called))
         return true;
-    return stacktop_of(walk, walk->top_bytes) != STACKTOP_RUNNING;
+    return called == function;
+}
+
+/* Whether the innermost frame so far can have entered the frame above it itself, not through C. Up to 3.13 it saves the
+ * extent of its stack before, and only then. (3.11 enters from C without a frame of its own: is_entry.) */
+static bool may_have_entered(const struct walk *walk, const struct tracked_frame *callee, const uint8_t *bytes) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    if (walk->top == SIZE_MAX)
+        return true;
+    struct code_step step = top_step(walk);
+    if (layout_has(fields->is_entry) && load_u8(bytes + fields->is_entry) != 0)
+        return step.family != OPCODE_OTHER;
+    if (!step.enters)
+        return false;
+    if (walk->top_bytes == NULL)
+        return true;
+    if (layout_has(fields->stacktop) && stacktop_of(walk, walk->top_bytes) == STACKTOP_RUNNING)
+        return false;
+    return step.family != OPCODE_CALL || !callee->shown || called_this(walk, bytes);
 }
 
 /* Whether the frame at `address` in the copy is the next one up; then it is added. */
@@ -170,14 +212,15 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
     enum status status = resolve(walk, &frame, executable, &tracked);
     if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
         return status;
-    if (status != STATUS_OK || tracked.code->frame_bytes == 0 || is_cleared(walk, tracked.code, address, bytes))
+    if (status != STATUS_OK || tracked.code->frame_bytes == 0 || is_cleared(walk, &tracked, bytes))
         return STATUS_OK;
     remote_addr below = walk->count > 0 ? walk->tracker->frames[walk->count - 1].address : 0;
     if (frame.previous == below) {
-        if (!may_have_called(walk, bytes))
+        if (!may_have_entered(walk, &tracked, bytes))
             return STATUS_OK;
     } else {
-        if (in_chunk(walk, frame.previous))
+        /* Through C, or from a generator that it runs. */
+        if (in_chunk(walk, frame.previous) || (walk->top != SIZE_MAX && top_step(walk).family == OPCODE_OTHER))
             return STATUS_OK;
         status = put_outside(walk, frame.previous);
         if (status == STATUS_NOT_FOUND)
@@ -189,24 +232,38 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
     return put(walk, &tracked, bytes);
 }
 
-/* Up to 3.13: the innermost frame runs, or has just been pushed, or waits for a generator, which is not in the chunk.
- * One that has neither variables nor stack looks like that, too, when it has been popped. */
-static bool awaits_callee(const struct walk *walk) {
-    if (walk->top_bytes == NULL || !layout_has(walk->layout->frame.stacktop) || walk->top + 1 != walk->count)
+/* Whether the chunk's innermost frame may be running a generator: what it runs is then not in the chunk. */
+static bool may_run_generator(const struct walk *walk) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    if (walk->top == SIZE_MAX || walk->top + 1 != walk->count || walk->top_bytes == NULL)
         return false;
-    return stacktop_of(walk, walk->top_bytes) != STACKTOP_RUNNING && walk->tracker->frames[walk->top].shown;
+    struct code_step step = top_step(walk);
+    if (step.family != OPCODE_RESUMES_GENERATOR && step.family != OPCODE_HIDDEN)
+        return false;
+    return !layout_has(fields->stacktop) || stacktop_of(walk, walk->top_bytes) != STACKTOP_RUNNING;
+}
+
+/* Up to 3.13: a frame that has neither variables nor stack looks the same whether it waits for what it has entered or
+ * has been popped. When its instruction enters nothing, it is the latter. */
+static void drop_popped(struct walk *walk) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    if (walk->top == SIZE_MAX || walk->top + 1 != walk->count || walk->top_bytes == NULL ||
+        !layout_has(fields->stacktop) || stacktop_of(walk, walk->top_bytes) != 0 ||
+        !walk->tracker->frames[walk->top].shown || top_step(walk).enters)
+        return;
+    walk->count--;
 }
 
 /* The frames above the chunk's innermost one: generators that it runs. */
 static enum status climb_outside(struct walk *walk) {
     remote_addr innermost = walk->thread->frame;
-    bool awaits = awaits_callee(walk);
+    bool ambiguous = may_run_generator(walk);
     if (!in_chunk(walk, innermost) && innermost != 0) {
         enum status status = put_outside(walk, innermost);
         if (status != STATUS_NOT_FOUND)
             return status;
     }
-    if (!awaits || walk->count == 0 || innermost == walk->tracker->frames[walk->count - 1].address)
+    if (!ambiguous || innermost == walk->tracker->frames[walk->top].address)
         return STATUS_OK;
     return STATUS_TORN;
 }
@@ -238,8 +295,10 @@ enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state 
         if (climbed)
             next = tracker->frames[walk.count - 1].end;
     }
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
+        drop_popped(&walk);
         status = climb_outside(&walk);
+    }
     if (status != STATUS_OK) {
         /* Frames from `same` on were overwritten: what is left is what both looks agree on. */
         tracker->count = same;
