@@ -11,7 +11,7 @@
 /* co_localspluskinds (Include/internal/pycore_code.h 3.11 to 3.15) */
 enum { KIND_HIDDEN = 0x10, KIND_CELL = 0x40, KIND_FREE = 0x80 };
 
-enum { MAX_VARIABLES = 1 << 16, MAX_NAME_CHARACTERS = 4096, SLOT_BYTES = 8 };
+enum { MAX_VARIABLES = 1 << 16, MAX_NAME_CHARACTERS = 1 << 20, SLOT_BYTES = 8 };
 
 struct walk {
     struct runtime *runtime;
