@@ -45,6 +45,13 @@ static size_t plain_length(const char *bytes, size_t size_bytes) {
     return length;
 }
 
+/* What ends a line or turns the direction of writing (Unicode's Bidi_Control): a name could show as another, or as if
+ * it stood elsewhere. */
+static bool is_rearranging(uint32_t character) {
+    return character == 0x61c || character == 0x200e || character == 0x200f ||
+           (character >= 0x2028 && character <= 0x202e) || (character >= 0x2066 && character <= 0x2069);
+}
+
 enum status text_append_safe(struct buffer *buffer, const char *bytes, size_t size_bytes, bool escape_controls) {
     size_t i = 0;
     while (i < size_bytes) {
@@ -56,10 +63,10 @@ enum status text_append_safe(struct buffer *buffer, const char *bytes, size_t si
         }
         uint32_t character = 0;
         size_t length = text_decode_utf8(bytes + i, size_bytes - i, &character);
-        if (length > 0 && !(escape_controls && is_control(character))) {
+        if (length > 0 && !(escape_controls && (is_control(character) || is_rearranging(character)))) {
             TRY(buffer_append(buffer, bytes + i, length));
         } else {
-            /* A control character above 0x7f is two bytes long; both are shown. */
+            /* Above 0x7f these are several bytes long; each is shown. */
             length = length > 0 ? length : 1;
             for (size_t k = 0; k < length; k++)
                 TRY(buffer_append_format(buffer, "\\x%02x", (uint8_t)bytes[i + k]));

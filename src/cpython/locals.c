@@ -14,7 +14,7 @@ enum { KIND_HIDDEN = 0x10, KIND_CELL = 0x40, KIND_FREE = 0x80 };
 enum {
     MAX_VARIABLES = 1 << 16,
     MAX_CELL_ARGUMENTS = 1024, /* searched for the name of a cell */
-    MAX_NAME_CHARACTERS = 4096,
+    MAX_NAME_CHARACTERS = 1 << 20,
     SLOT_BYTES = 8,
 };
 
