@@ -64,10 +64,10 @@ static int character_width(uint32_t character) {
 static int display_width(const char *text, size_t bytes) {
     int width = 0;
     for (size_t i = 0; i < bytes;) {
-        if ((unsigned char)text[i] < 0x80) {
-            /* A tab is one blank, and lines with other control characters get no mark. */
-            width++;
-            i++;
+        size_t ascii = text_plain_length(text + i, bytes - i);
+        if (ascii > 0) {
+            width += (int)ascii;
+            i += ascii;
             continue;
         }
         uint32_t character = 0;

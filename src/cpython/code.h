@@ -24,9 +24,13 @@ struct code {
     uint32_t flags;
     uint32_t argument_count; /* positional, keyword-only, *args and **kwargs together */
     remote_addr tlbc;        /* 3.14+ free-threaded: the array of per-thread copies of the bytecode, else 0 */
-    /* Private: what tells this code object from another that has taken its address, and when that was last looked at. */
+    /* Private: what tells this code object from another that has taken its address, and when that was last looked at.
+     */
     uint64_t fingerprint;
     uint32_t checked_epoch;
+    /* Private: what code_position was last asked, one higher so that 0 is nothing, and what it said. */
+    uint32_t last_asked;
+    struct source_position last_position;
 };
 
 /* The code objects of one runtime. Not thread-safe. */
@@ -51,6 +55,11 @@ void code_cache_start_epoch(struct code_cache *cache);
 /* The code object at `address`, decoded at its first use; owned by the cache until code_cache_release. STATUS_TORN when
  * no code object stands there, STATUS_UNREADABLE when nothing does. */
 enum status code_cache_get(struct code_cache *cache, remote_addr address, const struct code **code) MUST_USE;
+
+/* linetable_lookup, with the answer remembered: the threads of a pool stand at the same places. `code` comes from this
+ * cache. */
+void code_position(struct code_cache *cache, const struct code *code, uint32_t instruction_bytes,
+                   struct source_position *position);
 
 /* Where the bytecode starts that a frame with this tlbc_index runs (free-threaded 3.14+; others pass 0). */
 enum status code_bytecode_start(struct runtime *runtime, const struct code *code, int32_t tlbc_index,
