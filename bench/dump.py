@@ -8,7 +8,7 @@ from harness import figures, interpreters, peers, targets
 
 TITLE = "One look at a process, start-up included"
 MEBIBYTE = 1 << 20
-FRAME = re.compile(r"(?<!return )\bstep_\d")
+FRAME = re.compile(r"(?<!return )step_\d")
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,13 @@
 #include "cli/dump.h"
 
 #include "base/text.h"
+#include "cli/frame_text.h"
 #include "cpython/runtime.h"
 
 #include <stdbool.h>
 #include <string.h>
-#include <wchar.h>
 
-enum { MAX_TEXT_BYTES = 64 << 20, MAX_SOURCE_LINE_BYTES = 400 };
-
-/* Select Graphic Rendition codes; all empty when there are to be no colours. */
-struct palette {
-    const char *thread, *function, *file, *mark, *name, *warning, *end;
-};
+enum { MAX_TEXT_BYTES = 64 << 20 };
 
 static const struct palette coloured = {"\033[1m",  "\033[36m", "\033[2m", "\033[1;33m",
                                         "\033[32m", "\033[31m", "\033[0m"};
@@ -31,99 +26,6 @@ static const char *safe(struct writer *writer, const char *text) {
     if (text_append_safe(&writer->scratch, text, strlen(text), true) != STATUS_OK)
         return "?";
     return buffer_text(&writer->scratch);
-}
-
-/* Frames come by the thousand, and fprintf would cost more than all the rest of a look. */
-static void write_text(struct writer *writer, const char *text) {
-    (void)fputs_unlocked(text, writer->stream);
-}
-
-static void write_line_number(struct writer *writer, int32_t line) {
-    char digits[16];
-    char *first = digits + sizeof digits - 1;
-    *first = '\0';
-    do
-        *--first = (char)('0' + line % 10);
-    while ((line /= 10) > 0);
-    *--first = ':';
-    write_text(writer, first);
-}
-
-/* Columns on the terminal that the first `bytes` bytes take up. Tabs are shown as one blank. */
-static int display_width(const char *text, size_t bytes) {
-    int width = 0;
-    for (size_t i = 0; i < bytes;) {
-        if ((unsigned char)text[i] < 0x80) {
-            /* A tab is one blank, and lines with other control characters get no mark. */
-            width++;
-            i++;
-            continue;
-        }
-        uint32_t character = 0;
-        size_t length = text_decode_utf8(text + i, bytes - i, &character);
-        int columns = length == 0 ? 1 : wcwidth((wchar_t)character);
-        width += columns < 0 ? 1 : columns;
-        i += length == 0 ? 1 : length;
-    }
-    return width;
-}
-
-static void write_padding(FILE *stream, char fill, int count) {
-    char run[64];
-    memset(run, fill, sizeof run);
-    for (; count > (int)sizeof run; count -= (int)sizeof run)
-        (void)fwrite_unlocked(run, 1, sizeof run, stream);
-    (void)fwrite_unlocked(run, 1, count > 0 ? (size_t)count : 0, stream);
-}
-
-/* Marks the span under the line. Spans that go on below are marked to the line's end. */
-static void write_mark(struct writer *writer, const struct source_position *position, const char *text, size_t indent,
-                       size_t size_bytes) {
-    if (position->column < 0 || position->end_column < 0)
-        return;
-    size_t from = (size_t)position->column;
-    size_t to = position->end_line == position->line ? (size_t)position->end_column : size_bytes;
-    to = to > size_bytes ? size_bytes : to;
-    from = from < indent ? indent : from;
-    /* A mark under the whole line says nothing. */
-    if (from >= to || (from == indent && to == size_bytes))
-        return;
-    write_text(writer, "        ");
-    write_text(writer, writer->palette->mark);
-    write_padding(writer->stream, ' ', display_width(text + indent, from - indent));
-    write_padding(writer->stream, '^', display_width(text + from, to - from));
-    write_text(writer, writer->palette->end);
-    write_text(writer, "\n");
-}
-
-static void write_source(struct writer *writer, const struct look_frame *frame) {
-    const char *text = NULL;
-    size_t size_bytes = 0, indent = 0;
-    if (source_line(writer->sources, frame->file, frame->position.line, &text, &size_bytes) != STATUS_OK)
-        return;
-    while (size_bytes > 0 && (text[size_bytes - 1] == ' ' || text[size_bytes - 1] == '\t'))
-        size_bytes--;
-    while (indent < size_bytes && (text[indent] == ' ' || text[indent] == '\t' || text[indent] == '\f'))
-        indent++;
-    if (indent == size_bytes || size_bytes > MAX_SOURCE_LINE_BYTES)
-        return;
-    write_text(writer, "        ");
-    buffer_clear(&writer->scratch);
-    if (buffer_append(&writer->scratch, text + indent, size_bytes - indent) != STATUS_OK)
-        return;
-    /* One blank for a tab keeps the mark below in its place. */
-    for (size_t i = 0; i < writer->scratch.size_bytes; i++)
-        if (writer->scratch.data[i] == '\t')
-            writer->scratch.data[i] = ' ';
-    struct buffer line;
-    buffer_init(&line, MAX_TEXT_BYTES);
-    if (text_append_safe(&line, writer->scratch.data, writer->scratch.size_bytes, true) == STATUS_OK)
-        write_text(writer, buffer_text(&line));
-    write_text(writer, "\n");
-    bool unchanged = line.size_bytes == writer->scratch.size_bytes;
-    buffer_release(&line);
-    if (unchanged)
-        write_mark(writer, &frame->position, text, indent, size_bytes);
 }
 
 /* What a module's namespace is full of, and nobody looks for: its functions, classes and imports. */
@@ -165,18 +67,11 @@ static void write_frame(struct writer *writer, const struct look_frame *frame) {
                 status_name(frame->status), palette->end);
         return;
     }
-    write_text(writer, "    ");
-    write_text(writer, palette->function);
-    write_text(writer, safe(writer, frame->qualname != NULL ? frame->qualname : frame->function));
-    write_text(writer, palette->end);
-    write_text(writer, "  ");
-    write_text(writer, palette->file);
-    write_text(writer, safe(writer, frame->file));
-    if (frame->position.line >= 0)
-        write_line_number(writer, frame->position.line);
-    write_text(writer, palette->end);
-    write_text(writer, frame->collecting ? "  (collecting garbage)\n" : "\n");
-    write_source(writer, frame);
+    buffer_clear(&writer->scratch);
+    if (frame_text_append(&writer->scratch, writer->sources, palette, frame, 0) == STATUS_OK)
+        (void)fwrite_unlocked(writer->scratch.data, 1, writer->scratch.size_bytes, writer->stream);
+    else
+        fprintf(writer->stream, "    %s(a frame that could not be shown)%s\n", palette->warning, palette->end);
     write_locals(writer, frame);
 }
 

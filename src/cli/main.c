@@ -1,6 +1,5 @@
 #include "cli/cli.h"
 
-#include <locale.h>
 #include <signal.h>
 #include <string.h>
 
@@ -29,8 +28,6 @@ static const struct {
 };
 
 int main(int argc, char **argv) {
-    /* Widths of characters when marking source; messages stay as they are. */
-    (void)setlocale(LC_CTYPE, "");
     (void)signal(SIGPIPE, SIG_IGN);
     if (argc < 2)
         return cli_usage_error("", "no command given");

@@ -30,10 +30,14 @@ struct code {
     /* Private: for each code unit its instruction's family, and whether it enters; NULL until it is asked for. */
     const uint8_t *steps;
     bool steps_known;
+
     /* Private: what tells this code object from another that has taken its address, and when that was last looked at.
      */
     uint64_t fingerprint;
     uint32_t checked_epoch;
+    /* Private: what code_position was last asked, one higher so that 0 is nothing, and what it said. */
+    uint32_t last_asked;
+    struct source_position last_position;
 };
 
 /* The code objects of one runtime. Not thread-safe. */
@@ -66,6 +70,11 @@ struct code_step {
     bool enters;
 };
 struct code_step code_cache_step(struct code_cache *cache, const struct code *code, int32_t instruction_bytes);
+
+/* linetable_lookup, with the answer remembered: the threads of a pool stand at the same places. `code` comes from this
+ * cache. */
+void code_position(struct code_cache *cache, const struct code *code, uint32_t instruction_bytes,
+                   struct source_position *position);
 
 /* Where the bytecode starts that a frame with this tlbc_index runs (free-threaded 3.14+; others pass 0). */
 enum status code_bytecode_start(struct runtime *runtime, const struct code *code, int32_t tlbc_index,
