@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size_bytes, size_t max_bytes, unsigned seed);
 
 enum {
     IMAGES_MAX = 16,
@@ -212,4 +213,70 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes) {
     else
         look_at_given(data + 1, size_bytes - 1);
     return 0;
+}
+
+/* libFuzzer's own mutations seldom make a whole patch, and never a list of them. */
+static uint32_t next_random(uint32_t *state) {
+    *state = *state * 1664525 + 1013904223;
+    return *state >> 8;
+}
+
+static uint64_t random_value(uint32_t *state) {
+    static const uint64_t telling[] = {
+        0, 1, 2, 3, 7, 8, 255, 256, 4096, 1 << 20, 1 << 28, INT32_MAX, UINT32_MAX, INT64_MAX, UINT64_MAX,
+    };
+    uint64_t wide = (uint64_t)next_random(state) << 40 ^ (uint64_t)next_random(state) << 20 ^ next_random(state);
+    switch (next_random(state) % 4) {
+    case 0:
+        return telling[next_random(state) % (sizeof telling / sizeof telling[0])];
+    case 1:
+        return UINT64_C(1) << next_random(state) % 64;
+    case 2:
+        return next_random(state) % 4096;
+    default:
+        return wide;
+    }
+}
+
+/* One read in four instants, or one word of an image that is no larger than a megabyte. */
+static void make_patch(uint8_t bytes[PATCH_BYTES], uint32_t *state) {
+    bool at_read = next_random(state) % 4 == 0;
+    uint32_t where = next_random(state) % (at_read ? 10000 : 1 << 17);
+    uint64_t value = random_value(state);
+    bytes[0] = (uint8_t)(next_random(state) % PATCH_KINDS | (at_read ? 0x80 : 0));
+    bytes[1] = (uint8_t)next_random(state);
+    memcpy(bytes + 2, &where, sizeof where);
+    memset(bytes + 6, 0, 2);
+    memcpy(bytes + 8, &value, sizeof value);
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size_bytes, size_t max_bytes, unsigned seed) {
+    uint32_t state = seed;
+    size_t patches = size_bytes > 0 ? (size_bytes - 1) / PATCH_BYTES : 0;
+    if (size_bytes == 0 || max_bytes < 1 + PATCH_BYTES)
+        return size_bytes;
+    if (data[0] % (NAMES + 1) == NAMES) { /* an image: some of its bytes */
+        for (uint32_t i = next_random(&state) % 8 + 1; i > 0; i--)
+            data[1 + next_random(&state) % size_bytes % (size_bytes > 1 ? size_bytes - 1 : 1)] =
+                (uint8_t)next_random(&state);
+        return size_bytes;
+    }
+    uint32_t choice = next_random(&state) % 8;
+    if (patches == 0 || (choice < 4 && (patches + 1) * PATCH_BYTES < max_bytes && patches < PATCHES_MAX)) {
+        make_patch(data + 1 + patches * PATCH_BYTES, &state);
+        return 1 + (patches + 1) * PATCH_BYTES;
+    }
+    uint8_t *chosen = data + 1 + next_random(&state) % patches * PATCH_BYTES;
+    uint64_t value = random_value(&state);
+    if (choice < 5) { /* the list without its last, which takes the place of another */
+        memmove(chosen, data + 1 + (patches - 1) * PATCH_BYTES, PATCH_BYTES);
+        return 1 + (patches - 1) * PATCH_BYTES;
+    }
+    if (choice < 6)
+        make_patch(chosen, &state);
+    else if (choice < 7)
+        memcpy(chosen + 8, &value, sizeof value);
+    else
+        data[0] = (uint8_t)(next_random(&state) % NAMES);
+    return size_bytes;
 }

@@ -10,7 +10,7 @@
 
 /* What one look may cost. A thousand threads of ten thousand frames each take a third of it on the versions that need
  * most (one read a frame, and one to check it). */
-static const struct budget look_budget = {.reads_left = UINT64_C(1) << 26, .bytes_left = UINT64_C(1) << 36};
+static const struct budget look_budget = {.reads_left = UINT64_C(1) << 26, .bytes_left = UINT64_C(1) << 35};
 
 /* What is alive during one look only. */
 struct looker {
