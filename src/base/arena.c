@@ -19,16 +19,20 @@ void arena_release(struct arena *arena) {
         free(arena->blocks);
         arena->blocks = next;
     }
+    arena->size_bytes = 0;
 }
 
 static struct arena_block *add_block(struct arena *arena, size_t least_bytes) {
     size_t size_bytes = least_bytes > BLOCK_BYTES ? least_bytes : BLOCK_BYTES;
+    if (arena->limit_bytes != 0 && size_bytes > arena->limit_bytes - arena->size_bytes)
+        return NULL;
     struct arena_block *block = calloc(1, sizeof *block + size_bytes);
     if (block == NULL)
         return NULL;
     block->size_bytes = size_bytes;
     block->next = arena->blocks;
     arena->blocks = block;
+    arena->size_bytes += size_bytes;
     return block;
 }
 

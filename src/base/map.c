@@ -61,3 +61,22 @@ enum status map_set(struct map *map, uint64_t key, uint64_t value) {
     *entry = (struct map_entry){.key = key, .value = value, .used = true};
     return STATUS_OK;
 }
+
+bool map_remove(struct map *map, uint64_t key) {
+    if (map->capacity == 0 || !find_entry(map, key)->used)
+        return false;
+    size_t hole = (size_t)(find_entry(map, key) - map->entries);
+    map->entries[hole].used = false;
+    map->count--;
+    /* Whoever stands behind the hole and would be searched for across it moves into it. */
+    for (size_t slot = (hole + 1) & (map->capacity - 1); map->entries[slot].used;
+         slot = (slot + 1) & (map->capacity - 1)) {
+        size_t home = slot_of(map, map->entries[slot].key);
+        if (((slot - home) & (map->capacity - 1)) < ((slot - hole) & (map->capacity - 1)))
+            continue;
+        map->entries[hole] = map->entries[slot];
+        map->entries[slot].used = false;
+        hole = slot;
+    }
+    return true;
+}

@@ -27,5 +27,7 @@ void map_clear(struct map *map);
 bool map_get(const struct map *map, uint64_t key, uint64_t *value);
 /* Adds or replaces. STATUS_FAILED when there is no memory; the map is then as before. */
 enum status map_set(struct map *map, uint64_t key, uint64_t value) MUST_USE;
+/* Whether it was there. */
+bool map_remove(struct map *map, uint64_t key);
 
 #endif

@@ -37,9 +37,23 @@ static bool is_control(uint32_t character) {
     return character < 0x20 || (character >= 0x7f && character < 0xa0);
 }
 
+/* How many bytes at the start of the text are ASCII that is shown as it is: nearly all of it, as a rule. */
+static size_t plain_length(const char *bytes, size_t size_bytes) {
+    size_t length = 0;
+    while (length < size_bytes && bytes[length] >= 0x20 && bytes[length] < 0x7f)
+        length++;
+    return length;
+}
+
 enum status text_append_safe(struct buffer *buffer, const char *bytes, size_t size_bytes, bool escape_controls) {
     size_t i = 0;
     while (i < size_bytes) {
+        size_t plain = plain_length(bytes + i, size_bytes - i);
+        if (plain > 0) {
+            TRY(buffer_append(buffer, bytes + i, plain));
+            i += plain;
+            continue;
+        }
         uint32_t character = 0;
         size_t length = text_decode_utf8(bytes + i, size_bytes - i, &character);
         if (length > 0 && !(escape_controls && is_control(character))) {

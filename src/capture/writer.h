@@ -56,6 +56,9 @@ const struct error *capture_writer_error(const struct capture_writer *writer);
 /* Bytes that reached the file. */
 uint64_t capture_writer_size_bytes(const struct capture_writer *writer);
 
+/* All that follows returns STATUS_NOT_FOUND, and writes nothing, when it is given an id that was never given out,
+ * is of an epoch with more of them, or of a process or thread that ended. */
+
 /* A fact about the capture as a whole ("strobe" → "0.1.0"). */
 enum status capture_write_fact(struct capture_writer *writer, const char *key, const char *value) MUST_USE;
 
@@ -70,7 +73,8 @@ enum status capture_intern_stack(struct capture_writer *writer, uint32_t parent,
 
 /* Everything it points to is copied. Adding a process again replaces what is known of it (after an exec). */
 enum status capture_add_process(struct capture_writer *writer, const struct capture_process *process) MUST_USE;
-/* status: as wait(2) gives it, or -1 when it is not known or sampling ended before the process. */
+/* Ends its threads too. wait_status: as wait(2) gives it, or -1 when it is not known or sampling ended before the
+ * process. */
 enum status capture_end_process(struct capture_writer *writer, uint32_t process, uint64_t time_ns,
                                 int32_t wait_status) MUST_USE;
 enum status capture_write_counters(struct capture_writer *writer, uint32_t process,

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { OUTPUT_BYTES = 1 << 16 };
+
 int cli_exit_status(enum status status) {
     switch (status) {
     case STATUS_OK:
@@ -77,6 +79,12 @@ bool cli_wants_colour(FILE *stream) {
     if (term != NULL && strcmp(term, "dumb") == 0)
         return false;
     return isatty(fileno(stream)) == 1;
+}
+
+void cli_buffer_output(void) {
+    /* Only the pages that are filled ever take up memory. */
+    static char room[OUTPUT_BYTES];
+    (void)setvbuf(stdout, room, _IOFBF, sizeof room);
 }
 
 int cli_finish_output(void) {

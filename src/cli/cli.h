@@ -39,6 +39,9 @@ bool cli_parse_number(const char *text, long least, long most, long *number);
 /* Whether colours are wanted on this stream: a terminal, and NO_COLOR is unset or empty. */
 bool cli_wants_colour(FILE *stream);
 
+/* Gives standard output a large buffer, whatever it is; for commands that write much and end. Before any output. */
+void cli_buffer_output(void);
+
 /* Ends output to standard output: a write that failed (a full disk) must not pass for success. */
 int cli_finish_output(void);
 

@@ -6,17 +6,17 @@
 
 enum { DEFAULT_LOCALS_CHARS = 128, MAX_LOCALS_CHARS = 1000000 };
 
-static const char help[] =
-    "Usage: strobe dump [OPTIONS] PID\n"
-    "\n"
-    "Shows the stack of every thread of a running Python process, innermost frame first.\n"
-    "\n"
-    "  --locals           also the arguments and local variables of every frame\n"
-    "  --locals-chars N   cut each value at N characters (default 128)\n"
-    "  --blocking         stop the process's threads for the look (some milliseconds), for a picture of one\n"
-    "                     instant; without it nothing is stopped, and a stack that keeps changing says so\n"
-    "  --json             as JSON, for programs\n"
-    "  --help             this text\n";
+static const char help[] = "Usage: strobe dump [OPTIONS] PID\n"
+                           "\n"
+                           "Shows the stack of every thread of a running Python process, innermost frame first.\n"
+                           "\n"
+                           "  --locals           also every frame's arguments and local variables\n"
+                           "  --locals-chars N   cut each value at N characters (default 128)\n"
+                           "  --blocking         stop the process's threads for the look (milliseconds): a\n"
+                           "                     picture of one instant. Without it nothing is stopped, and\n"
+                           "                     a stack that changes all the time says so\n"
+                           "  --json             as JSON, for programs\n"
+                           "  --help             this text\n";
 
 struct dump_options {
     struct look_options look;
@@ -91,12 +91,16 @@ int command_dump(int argc, char **argv) {
     int ended = parse(argc, argv, &options);
     if (ended >= 0)
         return ended;
+    cli_buffer_output();
     enum status status = process_open(options.pid, &process, &error);
     if (status != STATUS_OK)
         return cli_fail(&error);
     status = look_take(process, &options.look, &look, &error);
     if (status == STATUS_OK && look.newer_than_known)
         cli_say("process %d runs a CPython newer than strobe knows; it was read by its own description", (int)look.pid);
+    if (status == STATUS_OK && look.exhausted)
+        cli_say("process %d has more to show than strobe is willing to read at once; what it shows is incomplete",
+                (int)look.pid);
     if (status == STATUS_OK && write_look(process, &look, options.json) != STATUS_OK)
         status = error_set(&error, STATUS_FAILED, "there is not enough memory to show process %d", (int)options.pid);
     look_free(&look);

@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "cpython/runtime.h"
 
+#include <stdbool.h>
 #include <string.h>
 #include <wchar.h>
 
@@ -32,10 +33,32 @@ static const char *safe(struct writer *writer, const char *text) {
     return buffer_text(&writer->scratch);
 }
 
+/* Frames come by the thousand, and fprintf would cost more than all the rest of a look. */
+static void write_text(struct writer *writer, const char *text) {
+    (void)fputs_unlocked(text, writer->stream);
+}
+
+static void write_line_number(struct writer *writer, int32_t line) {
+    char digits[16];
+    char *first = digits + sizeof digits - 1;
+    *first = '\0';
+    do
+        *--first = (char)('0' + line % 10);
+    while ((line /= 10) > 0);
+    *--first = ':';
+    write_text(writer, first);
+}
+
 /* Columns on the terminal that the first `bytes` bytes take up. Tabs are shown as one blank. */
 static int display_width(const char *text, size_t bytes) {
     int width = 0;
     for (size_t i = 0; i < bytes;) {
+        if ((unsigned char)text[i] < 0x80) {
+            /* A tab is one blank, and lines with other control characters get no mark. */
+            width++;
+            i++;
+            continue;
+        }
         uint32_t character = 0;
         size_t length = text_decode_utf8(text + i, bytes - i, &character);
         int columns = length == 0 ? 1 : wcwidth((wchar_t)character);
@@ -46,8 +69,11 @@ static int display_width(const char *text, size_t bytes) {
 }
 
 static void write_padding(FILE *stream, char fill, int count) {
-    for (int i = 0; i < count; i++)
-        fputc(fill, stream);
+    char run[64];
+    memset(run, fill, sizeof run);
+    for (; count > (int)sizeof run; count -= (int)sizeof run)
+        (void)fwrite_unlocked(run, 1, sizeof run, stream);
+    (void)fwrite_unlocked(run, 1, count > 0 ? (size_t)count : 0, stream);
 }
 
 /* Marks the span under the line. Spans that go on below are marked to the line's end. */
@@ -62,10 +88,12 @@ static void write_mark(struct writer *writer, const struct source_position *posi
     /* A mark under the whole line says nothing. */
     if (from >= to || (from == indent && to == size_bytes))
         return;
-    fprintf(writer->stream, "        %s", writer->palette->mark);
+    write_text(writer, "        ");
+    write_text(writer, writer->palette->mark);
     write_padding(writer->stream, ' ', display_width(text + indent, from - indent));
     write_padding(writer->stream, '^', display_width(text + from, to - from));
-    fprintf(writer->stream, "%s\n", writer->palette->end);
+    write_text(writer, writer->palette->end);
+    write_text(writer, "\n");
 }
 
 static void write_source(struct writer *writer, const struct look_frame *frame) {
@@ -79,34 +107,52 @@ static void write_source(struct writer *writer, const struct look_frame *frame) 
         indent++;
     if (indent == size_bytes || size_bytes > MAX_SOURCE_LINE_BYTES)
         return;
-    fputs("        ", writer->stream);
+    write_text(writer, "        ");
     buffer_clear(&writer->scratch);
-    for (size_t i = indent; i < size_bytes; i++) {
-        /* One blank for a tab keeps the mark below in its place. */
-        char character = text[i] == '\t' ? ' ' : text[i];
-        if (buffer_append_char(&writer->scratch, character) != STATUS_OK)
-            return;
-    }
+    if (buffer_append(&writer->scratch, text + indent, size_bytes - indent) != STATUS_OK)
+        return;
+    /* One blank for a tab keeps the mark below in its place. */
+    for (size_t i = 0; i < writer->scratch.size_bytes; i++)
+        if (writer->scratch.data[i] == '\t')
+            writer->scratch.data[i] = ' ';
     struct buffer line;
     buffer_init(&line, MAX_TEXT_BYTES);
     if (text_append_safe(&line, writer->scratch.data, writer->scratch.size_bytes, true) == STATUS_OK)
-        fputs(buffer_text(&line), writer->stream);
-    fputc('\n', writer->stream);
+        write_text(writer, buffer_text(&line));
+    write_text(writer, "\n");
     bool unchanged = line.size_bytes == writer->scratch.size_bytes;
     buffer_release(&line);
     if (unchanged)
         write_mark(writer, &frame->position, text, indent, size_bytes);
 }
 
+/* What a module's namespace is full of, and nobody looks for: its functions, classes and imports. */
+static bool is_furniture(const struct look_frame *frame, const struct look_local *local) {
+    static const char *const types[] = {"module", "function", "type", "builtin_function_or_method"};
+    if (strcmp(frame->function, "<module>") != 0)
+        return false;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(local->type, types[i]) == 0)
+            return true;
+    return strncmp(local->name, "__", 2) == 0;
+}
+
 static void write_locals(struct writer *writer, const struct look_frame *frame) {
     const struct palette *palette = writer->palette;
+    size_t furniture = 0;
     for (size_t i = 0; i < frame->local_count; i++) {
         const struct look_local *local = &frame->locals[i];
+        if (is_furniture(frame, local)) {
+            furniture++;
+            continue;
+        }
         fprintf(writer->stream, "        %s%s%s%s", local->argument ? "(argument) " : "", palette->name,
                 safe(writer, local->name), palette->end);
         fprintf(writer->stream, ": %s", safe(writer, local->type));
         fprintf(writer->stream, " = %s\n", safe(writer, local->value));
     }
+    if (furniture > 0)
+        fprintf(writer->stream, "        (and %zu functions, classes, modules and __names__)\n", furniture);
     if (frame->locals_status != STATUS_OK)
         fprintf(writer->stream, "        %s(the variables could not be read: %s)%s\n", palette->warning,
                 status_name(frame->locals_status), palette->end);
@@ -119,12 +165,17 @@ static void write_frame(struct writer *writer, const struct look_frame *frame) {
                 status_name(frame->status), palette->end);
         return;
     }
-    fprintf(writer->stream, "    %s%s%s", palette->function,
-            safe(writer, frame->qualname != NULL ? frame->qualname : frame->function), palette->end);
-    fprintf(writer->stream, "  %s%s", palette->file, safe(writer, frame->file));
+    write_text(writer, "    ");
+    write_text(writer, palette->function);
+    write_text(writer, safe(writer, frame->qualname != NULL ? frame->qualname : frame->function));
+    write_text(writer, palette->end);
+    write_text(writer, "  ");
+    write_text(writer, palette->file);
+    write_text(writer, safe(writer, frame->file));
     if (frame->position.line >= 0)
-        fprintf(writer->stream, ":%d", (int)frame->position.line);
-    fprintf(writer->stream, "%s%s\n", palette->end, frame->collecting ? "  (collecting garbage)" : "");
+        write_line_number(writer, frame->position.line);
+    write_text(writer, palette->end);
+    write_text(writer, frame->collecting ? "  (collecting garbage)\n" : "\n");
     write_source(writer, frame);
     write_locals(writer, frame);
 }

@@ -4,22 +4,22 @@
 #include <signal.h>
 #include <string.h>
 
-static const char help[] =
-    "strobe shows what a running Python program does, line by line, and changes nothing in it.\n"
-    "\n"
-    "Usage: strobe COMMAND [OPTIONS] ...\n"
-    "\n"
-    "Commands:\n"
-    "  dump PID     every thread's stack, once\n"
-    "\n"
-    "  --help       this text; 'strobe COMMAND --help' has every option\n"
-    "  --version    the version of strobe\n"
-    "\n"
-    "CPython 3.8 to 3.15 on Linux, with the GIL or free-threaded. Nothing is installed in, loaded into or\n"
-    "written to the program; reading another user's process needs root or CAP_SYS_PTRACE.\n"
-    "\n"
-    "Exit status: 0 done; 1 strobe failed; 2 wrong usage; 3 no such process; 4 no permission;\n"
-    "5 not a Python that strobe knows; 6 a damaged file.\n";
+static const char help[] = "strobe shows what a running Python program does, and changes nothing in it.\n"
+                           "\n"
+                           "Usage: strobe COMMAND [OPTIONS] ...\n"
+                           "\n"
+                           "Commands:\n"
+                           "  dump PID     every thread's stack, once\n"
+                           "\n"
+                           "  --help       this text; 'strobe COMMAND --help' has every option\n"
+                           "  --version    the version of strobe\n"
+                           "\n"
+                           "CPython 3.8 to 3.15 on Linux, with the GIL or free-threaded. Nothing is loaded\n"
+                           "into the program or written to it. Another user's process is read as root, or\n"
+                           "with CAP_SYS_PTRACE.\n"
+                           "\n"
+                           "Exit status: 0 done; 1 strobe failed; 2 wrong usage; 3 no such process;\n"
+                           "4 no permission; 5 not a Python that strobe knows; 6 a damaged file.\n";
 
 static const struct {
     const char *name;

@@ -3,13 +3,18 @@
 #include "base/bytes.h"
 #include "cpython/string.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
     MAX_NAME_CHARACTERS = 1 << 20,
-    MAX_LINETABLE_BYTES = 64 << 20,
+    MAX_LINETABLE_BYTES = 16 << 20,
     MAX_BYTECODE_BYTES = 256 << 20,
     MAX_TLBC_ENTRIES = 1 << 20,
+    /* sizeof(PyCodeObject) is 200 to 220 bytes, 3.8 to 3.15. */
+    MAX_HEADER_BYTES = 1024,
+    /* Of all code objects together. A hundred thousand real ones take a tenth of it. */
+    MAX_CACHE_BYTES = 1 << 29,
     CODE_UNIT_BYTES = 2,
 };
 
@@ -20,7 +25,9 @@ void code_cache_init(struct code_cache *cache, struct runtime *runtime) {
 void code_cache_release(struct code_cache *cache) {
     map_release(&cache->by_address);
     arena_release(&cache->arena);
+    uint32_t last_serial = cache->last_serial;
     code_cache_init(cache, cache->runtime);
+    cache->last_serial = last_serial;
 }
 
 /* Code objects are told from others by their type; the type by its name, the first time. Types are static, so all
@@ -49,6 +56,7 @@ static enum status read_name(struct code_cache *cache, remote_addr address, cons
         *name = arena_copy_text(&cache->arena, buffer_text(&text), text.size_bytes);
         status = *name != NULL ? STATUS_OK : STATUS_FAILED;
     }
+    cache->size_bytes += text.size_bytes;
     buffer_release(&text);
     return status;
 }
@@ -60,14 +68,20 @@ static enum status read_linetable(struct code_cache *cache, remote_addr address,
     TRY(memory_read_u64(runtime->objects, address + layout->object.ob_size, &size_bytes));
     if (size_bytes > MAX_LINETABLE_BYTES)
         return STATUS_TORN;
-    uint8_t *bytes = arena_take(&cache->arena, (size_t)size_bytes + 1);
+    /* Into the arena, which cannot give back, only what could be read. */
+    uint8_t *bytes = malloc((size_t)size_bytes + 1);
     if (bytes == NULL)
         return STATUS_FAILED;
-    TRY(memory_read(runtime->objects, address + layout->bytes.ob_sval, bytes, (size_t)size_bytes));
-    code->lines.bytes = bytes;
-    code->lines.size_bytes = (size_t)size_bytes;
-    code->lines.format = linetable_format_of(layout_minor(layout));
-    return STATUS_OK;
+    enum status status = memory_read(runtime->objects, address + layout->bytes.ob_sval, bytes, (size_t)size_bytes);
+    if (status == STATUS_OK) {
+        code->lines.bytes = (uint8_t *)arena_copy_text(&cache->arena, (char *)bytes, (size_t)size_bytes);
+        code->lines.size_bytes = (size_t)size_bytes;
+        code->lines.format = linetable_format_of(layout_minor(layout));
+        cache->size_bytes += (size_t)size_bytes;
+        status = code->lines.bytes != NULL ? STATUS_OK : STATUS_FAILED;
+    }
+    free(bytes);
+    return status;
 }
 
 /* Bytecode is part of the code object from 3.11 on, a bytes object of its own before. */
@@ -105,26 +119,62 @@ static enum status decode(struct code_cache *cache, const uint8_t *header, struc
     return read_linetable(cache, load_u64(header + fields->co_linetable), code);
 }
 
+static enum status read_header(struct code_cache *cache, struct memory *memory, remote_addr address, uint8_t *header) {
+    /* All fields lie in it: debug_offsets_decode saw to that, the compiler for the tables. */
+    size_t size_bytes = cache->runtime->layout.code.size;
+    if (size_bytes > MAX_HEADER_BYTES)
+        return STATUS_LIMIT;
+    return memory_read(memory, address, header, size_bytes);
+}
+
+/* Two code objects at one address that agree in all of this are the same source, or as good as that. */
+static uint64_t fingerprint_of(const struct layout *layout, const uint8_t *header) {
+    const layout_offset fields[] = {layout->code.co_filename, layout->code.co_name, layout->code.co_linetable};
+    uint64_t hash = load_u32(header + layout->code.co_firstlineno);
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        hash = (hash ^ load_u64(header + fields[i])) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ load_u64(header + layout->object.ob_size);
+}
+
 static enum status read_code(struct code_cache *cache, remote_addr address, struct code **result) {
-    uint8_t header[512];
+    uint8_t header[MAX_HEADER_BYTES] = {0};
     const struct layout *layout = &cache->runtime->layout;
-    size_t size_bytes = layout->code.size;
-    if (size_bytes > sizeof header)
-        size_bytes = sizeof header;
-    TRY(memory_read(cache->runtime->objects, address, header, size_bytes));
+    if (cache->arena.size_bytes > MAX_CACHE_BYTES)
+        return STATUS_LIMIT;
+    TRY(read_header(cache, cache->runtime->objects, address, header));
     TRY(check_type(cache, load_u64(header + layout->object.ob_type)));
     struct code *code = arena_take(&cache->arena, sizeof *code);
     if (code == NULL)
         return STATUS_FAILED;
+    cache->size_bytes += sizeof *code;
     code->address = address;
+    code->fingerprint = fingerprint_of(layout, header);
+    code->checked_epoch = cache->epoch;
     TRY(decode(cache, header, code));
+    code->serial = ++cache->last_serial;
     *result = code;
     return STATUS_OK;
 }
 
+void code_cache_start_epoch(struct code_cache *cache) {
+    cache->epoch++;
+}
+
+/* Whether the code object that was decoded from this address still stands there. */
+static bool is_current(struct code_cache *cache, struct code *code) {
+    uint8_t header[MAX_HEADER_BYTES] = {0};
+    if (code->checked_epoch == cache->epoch)
+        return true;
+    if (read_header(cache, cache->runtime->live, code->address, header) != STATUS_OK ||
+        fingerprint_of(&cache->runtime->layout, header) != code->fingerprint)
+        return false;
+    code->checked_epoch = cache->epoch;
+    return true;
+}
+
 enum status code_cache_get(struct code_cache *cache, remote_addr address, const struct code **result) {
     uint64_t known = 0;
-    if (map_get(&cache->by_address, address, &known)) {
+    if (map_get(&cache->by_address, address, &known) && is_current(cache, (struct code *)(uintptr_t)known)) {
         *result = (const struct code *)(uintptr_t)known;
         return STATUS_OK;
     }

@@ -13,6 +13,7 @@ enum { CODE_OPTIMIZED = 0x1, CODE_NEWLOCALS = 0x2, CODE_VARARGS = 0x4, CODE_VARK
 /* Everything that a stack needs to know of a code object. Text is UTF-8 with lone surrogates escaped. */
 struct code {
     remote_addr address;
+    uint32_t serial; /* from 1: no other struct code of this cache has or will have it */
     const char *name;
     const char *qualname; /* NULL before 3.11 */
     const char *filename;
@@ -23,6 +24,9 @@ struct code {
     uint32_t flags;
     uint32_t argument_count; /* positional, keyword-only, *args and **kwargs together */
     remote_addr tlbc;        /* 3.14+ free-threaded: the array of per-thread copies of the bytecode, else 0 */
+    /* Private: what tells this code object from another that has taken its address, and when that was last looked at. */
+    uint64_t fingerprint;
+    uint32_t checked_epoch;
 };
 
 /* The code objects of one runtime. Not thread-safe. */
@@ -30,11 +34,19 @@ struct code_cache {
     struct runtime *runtime; /* borrowed */
     struct map by_address;
     struct arena arena;
+    size_t size_bytes;     /* of what was decoded, about */
     remote_addr code_type; /* 0 until the first code object was seen */
+    uint32_t epoch;
+    uint32_t last_serial; /* survives code_cache_release */
 };
 
 void code_cache_init(struct code_cache *cache, struct runtime *runtime);
 void code_cache_release(struct code_cache *cache);
+
+/* Code objects die and others take their addresses. After this each of them is compared with what stands at its address
+ * when it is next asked for; one that is another by then is decoded anew, as another struct code. (What was handed out
+ * stays valid until code_cache_release.) */
+void code_cache_start_epoch(struct code_cache *cache);
 
 /* The code object at `address`, decoded at its first use; owned by the cache until code_cache_release. STATUS_TORN when
  * no code object stands there, STATUS_UNREADABLE when nothing does. */

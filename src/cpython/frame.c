@@ -13,8 +13,8 @@ enum {
 /* Frame objects of 3.8 and 3.9 count bytes, those of 3.10 code units (Objects/frameobject.c 3.10,
  * PyFrame_GetLineNumber). */
 static uint64_t lasti_bytes(const struct layout *layout, int32_t lasti) {
-    int32_t unit = layout_has(layout->frame_object.f_state) ? 2 : 1;
-    return lasti < 0 ? UINT64_MAX : (uint64_t)(lasti * unit);
+    uint64_t unit = layout_has(layout->frame_object.f_state) ? 2 : 1;
+    return lasti < 0 ? UINT64_MAX : (uint64_t)lasti * unit;
 }
 
 size_t frame_head_size(const struct layout *layout) {

@@ -76,14 +76,14 @@ enum status interp_read(struct runtime *runtime, remote_addr address, struct int
 
 /* The span of a PyThreadState that holds every field we use: read in one piece so that they agree with each other. */
 static size_t thread_span(const struct layout_thread *fields) {
-    const layout_offset used[] = {fields->next,          fields->interp,         fields->frame,
-                                  fields->cframe,        fields->thread_id,      fields->native_thread_id,
-                                  fields->current_frame, fields->datastack_chunk};
+    const layout_offset used[] = {fields->next,          fields->interp,          fields->frame,
+                                  fields->cframe,        fields->thread_id,       fields->native_thread_id,
+                                  fields->current_frame, fields->datastack_chunk, fields->gil_requested};
     layout_offset last = 0;
     for (size_t i = 0; i < sizeof used / sizeof used[0]; i++)
         if (layout_has(used[i]) && used[i] > last)
             last = used[i];
-    return last + 2 * sizeof(uint64_t); /* datastack_top stands behind datastack_chunk */
+    return last + 3 * sizeof(uint64_t); /* datastack_top and _limit stand behind datastack_chunk */
 }
 
 static uint64_t field(const uint8_t *bytes, layout_offset offset) {
@@ -122,8 +122,12 @@ enum status thread_state_read(struct runtime *runtime, remote_addr address, stru
         .thread_id = field(bytes, fields->thread_id),
         .native_thread_id = field(bytes, fields->native_thread_id),
     };
+    if (layout_has(fields->gil_requested))
+        thread->gil_requested = load_u32(bytes + fields->gil_requested) != 0;
     /* datastack_chunk, datastack_top, datastack_limit follow each other since they exist (cpython/pystate.h 3.11). */
-    if (layout_has(fields->datastack_chunk))
+    if (layout_has(fields->datastack_chunk)) {
         thread->datastack_top = load_u64(bytes + fields->datastack_chunk + sizeof(uint64_t));
+        thread->datastack_limit = load_u64(bytes + fields->datastack_chunk + 2 * sizeof(uint64_t));
+    }
     return find_frame_slot(runtime, bytes, thread);
 }

@@ -38,8 +38,10 @@ struct thread_state {
     remote_addr frame_slot;
     remote_addr datastack_chunk; /* 3.11+ */
     remote_addr datastack_top;   /* 3.11+ */
+    remote_addr datastack_limit; /* 3.11+: the end of the chunk */
     uint64_t thread_id;          /* threading.get_ident() */
     uint64_t native_thread_id;   /* 3.11+, else 0 */
+    bool gil_requested;          /* 3.15+: it waits for the GIL */
 };
 
 enum status thread_state_read(struct runtime *runtime, remote_addr address, struct thread_state *thread) MUST_USE;

@@ -127,7 +127,7 @@ struct layout_frame {
 
 /* PyCodeObject */
 struct layout_code {
-    layout_offset size; /* up to the bytecode */
+    layout_offset size; /* sizeof(PyCodeObject); from 3.11 on it ends just behind where the bytecode begins */
     layout_offset co_flags;
     layout_offset co_argcount;
     layout_offset co_posonlyargcount;
@@ -299,7 +299,6 @@ struct layout_llist {
 struct layout {
     uint32_t version; /* PY_VERSION_HEX; of a table for <= 3.12, the version its headers came from */
     bool free_threaded;
-    bool debug_build;      /* --with-pydebug; known for <= 3.12 only, where it moves fields */
     bool tagged_refs;      /* 3.14+: frames hold _PyStackRef, whose low bits are tags */
     bool newer_than_known; /* read with the newest known table shape: worth a warning */
     /* Values of _PyInterpreterFrame.owner from which on a frame is the interpreter's own and has no Python code:
@@ -345,8 +344,8 @@ static inline bool layout_has(layout_offset offset) {
     return offset != OFFSET_NONE;
 }
 
-/* The tables of 3.8 to 3.12 that this machine's programs can be built with: one for each minor version, build kind
- * (release, debug) and C library. *count receives how many. Static storage. */
+/* The tables of 3.8 to 3.12 that this machine's programs can be built with: one for each minor version; on aarch64 two,
+ * since glibc's and musl's mutexes differ in size. *count receives how many. Static storage. */
 const struct layout *layout_tables(size_t *count);
 
 /* The most bytes that a `_Py_DebugOffsets` of any version has. */

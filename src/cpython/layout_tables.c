@@ -13,7 +13,6 @@
 #define COMMON_3_8 \
     .version = 0x030812f0, \
     .free_threaded = false, \
-    .debug_build = false, \
     .tagged_refs = false, \
     .newer_than_known = false, \
     .first_boundary_owner = 255, \
@@ -68,7 +67,6 @@
 #define COMMON_3_9 \
     .version = 0x030912f0, \
     .free_threaded = false, \
-    .debug_build = false, \
     .tagged_refs = false, \
     .newer_than_known = false, \
     .first_boundary_owner = 255, \
@@ -123,7 +121,6 @@
 #define COMMON_3_10 \
     .version = 0x030a0df0, \
     .free_threaded = false, \
-    .debug_build = false, \
     .tagged_refs = false, \
     .newer_than_known = false, \
     .first_boundary_owner = 255, \
@@ -178,7 +175,6 @@
 #define COMMON_3_11 \
     .version = 0x030b07f0, \
     .free_threaded = false, \
-    .debug_build = false, \
     .tagged_refs = false, \
     .newer_than_known = false, \
     .first_boundary_owner = 255, \
@@ -231,7 +227,6 @@
 #define COMMON_3_12 \
     .version = 0x030c01f0, \
     .free_threaded = false, \
-    .debug_build = false, \
     .tagged_refs = false, \
     .newer_than_known = false, \
     .first_boundary_owner = 3, \

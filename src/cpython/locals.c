@@ -11,7 +11,12 @@
 /* co_localspluskinds (Include/internal/pycore_code.h 3.11 to 3.15) */
 enum { KIND_HIDDEN = 0x10, KIND_CELL = 0x40, KIND_FREE = 0x80 };
 
-enum { MAX_VARIABLES = 1 << 16, MAX_NAME_CHARACTERS = 4096, SLOT_BYTES = 8 };
+enum {
+    MAX_VARIABLES = 1 << 16,
+    MAX_CELL_ARGUMENTS = 1024, /* searched for the name of a cell */
+    MAX_NAME_CHARACTERS = 4096,
+    SLOT_BYTES = 8,
+};
 
 struct walk {
     struct runtime *runtime;
@@ -21,6 +26,9 @@ struct walk {
     local_visit_fn *visit;
     void *context;
     struct buffer name;
+    uint64_t *names; /* of the code's variables (3.11+) */
+    bool *shown;     /* which of them have been visited */
+    size_t count;
 };
 
 static enum status visit_named(struct walk *walk, remote_addr name, remote_addr value, bool argument) {
@@ -83,16 +91,22 @@ static enum status read_slots(const struct walk *walk, layout_offset first, size
     return status;
 }
 
-static enum status visit_slots(struct walk *walk, const uint64_t *names, const uint8_t *kinds, const uint64_t *slots,
-                               size_t count) {
-    for (size_t i = 0; i < count; i++) {
+/* A module or class body keeps its names in a dict, but not the variables of a comprehension that it is in (3.12+, PEP
+ * 709): those are hidden, and unset outside the comprehension. Its free variables are not its own. */
+static bool is_own(const struct walk *walk, uint8_t kind) {
+    return (walk->code->flags & CODE_OPTIMIZED) != 0 || (kind & KIND_HIDDEN) != 0;
+}
+
+static enum status visit_slots(struct walk *walk, const uint8_t *kinds, const uint64_t *slots) {
+    for (size_t i = 0; i < walk->count; i++) {
         remote_addr value = frame_untag(&walk->runtime->layout, slots[i]);
-        if ((kinds[i] & KIND_HIDDEN) != 0)
+        if (!is_own(walk, kinds[i]))
             continue;
         if ((kinds[i] & (KIND_CELL | KIND_FREE)) != 0)
             value = open_cell(walk->runtime, value);
+        walk->shown[i] = value != 0;
         if (value != 0)
-            TRY(visit_named(walk, names[i], value, i < walk->code->argument_count));
+            TRY(visit_named(walk, walk->names[i], value, i < walk->code->argument_count));
     }
     return STATUS_OK;
 }
@@ -101,30 +115,29 @@ static enum status visit_slots(struct walk *walk, const uint64_t *names, const u
 static enum status visit_localsplus(struct walk *walk) {
     const struct layout *layout = &walk->runtime->layout;
     remote_addr names_tuple = 0, kinds_bytes = 0;
-    uint64_t *names = NULL, *slots = NULL;
-    size_t count = 0;
+    uint64_t *slots = NULL;
     TRY(read_code_field(walk, layout->code.co_localsplusnames, &names_tuple));
     TRY(read_code_field(walk, layout->code.co_localspluskinds, &kinds_bytes));
-    TRY(read_tuple(walk->runtime, names_tuple, &names, &count));
+    TRY(read_tuple(walk->runtime, names_tuple, &walk->names, &walk->count));
     enum status status = STATUS_FAILED;
-    uint8_t *kinds = malloc(count + 1);
-    if (kinds == NULL)
+    uint8_t *kinds = malloc(walk->count + 1);
+    walk->shown = calloc(walk->count + 1, sizeof walk->shown[0]);
+    if (kinds == NULL || walk->shown == NULL)
         goto out;
-    status = memory_read(walk->runtime->objects, kinds_bytes + layout->bytes.ob_sval, kinds, count);
+    status = memory_read(walk->runtime->objects, kinds_bytes + layout->bytes.ob_sval, kinds, walk->count);
     if (status == STATUS_OK)
-        status = read_slots(walk, layout->frame.localsplus, count, &slots);
+        status = read_slots(walk, layout->frame.localsplus, walk->count, &slots);
     if (status == STATUS_OK)
-        status = visit_slots(walk, names, kinds, slots, count);
+        status = visit_slots(walk, kinds, slots);
 out:
     free(kinds);
     free(slots);
-    free(names);
     return status;
 }
 
 /* Whether the variable of this name is an argument that lives in a cell (<= 3.10 keeps it only there). */
 static bool is_cell_argument(const struct walk *walk, const uint64_t *varnames, size_t varname_count, uint64_t name) {
-    for (size_t i = 0; i < varname_count && i < walk->code->argument_count; i++)
+    for (size_t i = 0; i < varname_count && i < walk->code->argument_count && i < MAX_CELL_ARGUMENTS; i++)
         if (varnames[i] == name) /* names are interned: the same string is the same object */
             return true;
     return false;
@@ -168,6 +181,10 @@ static enum status visit_frame_object(struct walk *walk) {
 }
 
 static enum status visit_namespace_entry(void *context, remote_addr key, remote_addr value) {
+    const struct walk *walk = context;
+    for (size_t i = 0; i < walk->count; i++)
+        if (walk->shown[i] && walk->names[i] == key) /* a comprehension's variable is in front of it */
+            return STATUS_OK;
     return visit_named(context, key, value, false);
 }
 
@@ -178,6 +195,8 @@ static enum status visit_namespace(struct walk *walk) {
     layout_offset field = linked ? layout->frame_object.f_locals : layout->frame.f_locals;
     remote_addr namespace = 0;
     struct type_info type;
+    if (!linked && layout_minor(layout) >= 12)
+        TRY(visit_localsplus(walk));
     TRY(memory_read_u64(walk->frames, walk->frame->address + field, &namespace));
     if (namespace == 0)
         return STATUS_OK;
@@ -189,7 +208,8 @@ static enum status visit_namespace(struct walk *walk) {
 
 enum status locals_visit(struct runtime *runtime, struct memory *frames, const struct frame *frame,
                          const struct code *code, local_visit_fn *visit, void *context) {
-    struct walk walk = {runtime, frames, frame, code, visit, context, {0}};
+    struct walk walk = {
+        .runtime = runtime, .frames = frames, .frame = frame, .code = code, .visit = visit, .context = context};
     buffer_init(&walk.name, (size_t)MAX_NAME_CHARACTERS * 12);
     enum status status;
     if ((code->flags & CODE_OPTIMIZED) == 0)
@@ -199,5 +219,7 @@ enum status locals_visit(struct runtime *runtime, struct memory *frames, const s
     else
         status = visit_localsplus(&walk);
     buffer_release(&walk.name);
+    free(walk.names);
+    free(walk.shown);
     return status;
 }

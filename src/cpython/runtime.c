@@ -49,32 +49,19 @@ static bool same_minor(uint32_t left, uint32_t right) {
 struct version_hint {
     uint32_t py_version; /* from Py_Version, exact; 0 when unknown */
     int minor;           /* 0 when unknown */
-    bool debug;
 };
 
 static bool table_is_candidate(const struct layout *table, const struct version_hint *hint) {
-    if (hint->py_version != 0 && !same_minor(table->version, hint->py_version))
-        return false;
-    return true;
+    return hint->py_version == 0 || same_minor(table->version, hint->py_version);
 }
 
-/* Candidates that the hints speak for come first; among those that fit equally, the first wins. */
-static int table_rank(const struct layout *table, const struct version_hint *hint) {
-    int rank = 0;
-    if (hint->minor != 0 && layout_minor(table) == hint->minor)
-        rank += 2;
-    if (table->debug_build == hint->debug)
-        rank += 1;
-    return rank;
-}
-
-/* Tries the tables of one rank. A table is taken when it fits and sys.hexversion, read through it, agrees with it. A
- * runtime that is too young to have a sys module is taken on the hints alone. */
-static bool try_tables(struct runtime *runtime, const struct version_hint *hint, int rank) {
+/* Tries the tables that the hint speaks for, or the others. A table is taken when it fits and sys.hexversion, read
+ * through it, agrees with it. A runtime that is too young to have a sys module is taken on the hints alone. */
+static bool try_tables(struct runtime *runtime, const struct version_hint *hint, bool hinted) {
     size_t count = 0;
     const struct layout *tables = layout_tables(&count);
     for (size_t i = 0; i < count; i++) {
-        if (!table_is_candidate(&tables[i], hint) || table_rank(&tables[i], hint) != rank)
+        if (!table_is_candidate(&tables[i], hint) || (layout_minor(&tables[i]) == hint->minor) != hinted)
             continue;
         runtime->layout = tables[i];
         if (!fits(runtime))
@@ -84,7 +71,6 @@ static bool try_tables(struct runtime *runtime, const struct version_hint *hint,
             runtime->version = hexversion;
             return true;
         }
-        bool hinted = hint->py_version != 0 || hint->minor == layout_minor(&tables[i]);
         if (hexversion == 0 && hinted) {
             runtime->version = hint->py_version;
             return true;
@@ -94,14 +80,13 @@ static bool try_tables(struct runtime *runtime, const struct version_hint *hint,
 }
 
 static enum status open_by_tables(struct runtime *runtime, const struct runtime_symbols *symbols, struct error *error) {
-    struct version_hint hint = {.minor = symbols->minor_hint, .debug = symbols->debug_hint};
+    struct version_hint hint = {.minor = symbols->minor_hint};
     if (symbols->py_version != 0 && memory_read_u32(runtime->live, symbols->py_version, &hint.py_version) != STATUS_OK)
         hint.py_version = 0;
     if (hint.py_version != 0)
         hint.minor = (int)(hint.py_version >> 16 & 0xff);
-    for (int rank = 3; rank >= 0; rank--)
-        if (try_tables(runtime, &hint, rank))
-            return STATUS_OK;
+    if (try_tables(runtime, &hint, true) || try_tables(runtime, &hint, false))
+        return STATUS_OK;
     char version[24] = "an unknown version";
     if (hint.py_version != 0)
         runtime_format_version(hint.py_version, version);

@@ -10,7 +10,6 @@ struct runtime_symbols {
     remote_addr runtime;    /* _PyRuntime */
     remote_addr py_version; /* Py_Version (3.11+), 0 when not found */
     int minor_hint;         /* from a file name such as libpython3.9.so; 0 when there is none */
-    bool debug_hint;        /* a symbol that only --with-pydebug builds export was found */
 };
 
 /* A runtime. `live` reads what changes while the program runs (threads, frames); `objects` may be a cache over it for

@@ -1,6 +1,7 @@
 #include "cpython/string.h"
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "cpython/copy.h"
 
 #include <string.h>
@@ -134,4 +135,18 @@ enum status string_equals(struct runtime *runtime, remote_addr address, const ch
     TRY(memory_read(runtime->objects, string.data, bytes, length));
     *equal = memcmp(bytes, text, length) == 0;
     return STATUS_OK;
+}
+
+void string_repair_utf8(char *text) {
+    size_t left_bytes = strlen(text);
+    while (left_bytes > 0) {
+        uint32_t character = 0;
+        size_t size_bytes = text_decode_utf8(text, left_bytes, &character);
+        if (size_bytes == 0) {
+            *text = '?';
+            size_bytes = 1;
+        }
+        text += size_bytes;
+        left_bytes -= size_bytes;
+    }
 }

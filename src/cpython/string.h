@@ -33,4 +33,7 @@ enum status string_equals(struct runtime *runtime, remote_addr address, const ch
 /* Encodes one character, which must not be above 0x10ffff, as UTF-8; returns how many of the bytes it took. */
 size_t string_encode_utf8(uint32_t character, char bytes[4]);
 
+/* Replaces every byte that is not part of a well-formed UTF-8 character by '?': for C strings of the target. */
+void string_repair_utf8(char *text);
+
 #endif

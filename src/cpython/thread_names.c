@@ -70,6 +70,11 @@ static enum status find_active(struct runtime *runtime, const struct interp *int
     return dict_find_text(runtime, dict, "_active", active);
 }
 
+static int compare_ids(const void *left, const void *right) {
+    const struct thread_name *a = left, *b = right;
+    return a->thread_id < b->thread_id ? -1 : a->thread_id > b->thread_id;
+}
+
 enum status thread_names_read(struct runtime *runtime, const struct interp *interp, struct arena *arena,
                               struct thread_names *names) {
     struct collector collector = {.runtime = runtime, .arena = arena};
@@ -83,14 +88,16 @@ enum status thread_names_read(struct runtime *runtime, const struct interp *inte
         status = names->items != NULL ? STATUS_OK : STATUS_FAILED;
         for (size_t i = 0; status == STATUS_OK && i < collector.count; i++)
             names->items[names->count++] = collector.items[i];
+        if (names->count > 1)
+            qsort(names->items, names->count, sizeof names->items[0], compare_ids);
     }
     free(collector.items);
     return status;
 }
 
 const struct thread_name *thread_names_find(const struct thread_names *names, uint64_t thread_id) {
-    for (size_t i = 0; i < names->count; i++)
-        if (names->items[i].thread_id == thread_id)
-            return &names->items[i];
-    return NULL;
+    const struct thread_name sought = {.thread_id = thread_id};
+    if (names->count == 0)
+        return NULL;
+    return bsearch(&sought, names->items, names->count, sizeof names->items[0], compare_ids);
 }

@@ -12,7 +12,7 @@ struct thread_name {
 };
 
 struct thread_names {
-    struct thread_name *items;
+    struct thread_name *items; /* by thread id */
     size_t count;
 };
 

@@ -1,6 +1,7 @@
 #include "cpython/type.h"
 
 #include "cpython/copy.h"
+#include "cpython/string.h"
 
 #include <string.h>
 
@@ -40,6 +41,7 @@ enum status type_read_at(struct runtime *runtime, remote_addr address, struct ty
         memory_read_cstring(runtime->objects, copy_u64(&copy, type->tp_name), info->full_name, sizeof info->full_name);
     if (status != STATUS_OK && status != STATUS_LIMIT)
         return status;
+    string_repair_utf8(info->full_name);
     const char *dot = strrchr(info->full_name, '.');
     info->name_start = dot != NULL ? (uint8_t)(dot + 1 - info->full_name) : 0;
     return STATUS_OK;

@@ -14,8 +14,8 @@
 /* An open process. Keeps the descriptors it needs open, so that a reused process id is noticed. */
 struct process;
 
-/* A thread's id opens its process. STATUS_NO_PROCESS (also for a zombie), STATUS_PERMISSION (naming the setting to change: ptrace_scope, user,
- * capability), STATUS_NOT_PYTHON for a kernel thread. */
+/* A thread's id opens its process. STATUS_NO_PROCESS (also for a zombie), STATUS_PERMISSION (naming the setting to
+ * change: ptrace_scope, user, capability), STATUS_NOT_PYTHON for a kernel thread. */
 enum status process_open(pid_t pid, struct process **process, struct error *error) MUST_USE;
 void process_free(struct process *process);
 

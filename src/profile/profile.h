@@ -42,7 +42,7 @@ struct profile_frame {
     enum capture_frame_kind kind;
     const char *function; /* co_name */
     const char *qualname; /* co_qualname; co_name where the target's Python (before 3.11) has none */
-    const char *file;     /* co_filename, made absolute where it could be */
+    const char *file;     /* co_filename */
     int32_t line;         /* -1: unknown, as all of these */
     int32_t end_line;
     int32_t column;

@@ -168,14 +168,11 @@ static int minor_from_any_name(const struct mappings *mappings) {
 
 static void fill_hints(struct search *search, struct object *object, struct runtime_symbols *symbols) {
     struct elf_image *image = &object->image;
-    remote_addr ignored = 0;
     symbols->minor_hint = locate_minor_from_name(search->mappings.items[object->first].path);
     if (symbols->py_version == 0 && symbols->minor_hint == 0)
         symbols->minor_hint = minor_from_symbols(image);
     if (symbols->py_version == 0 && symbols->minor_hint == 0)
         symbols->minor_hint = minor_from_any_name(&search->mappings);
-    /* Exported under Py_REF_DEBUG (Include/object.h, 3.8 to 3.15), which --with-pydebug implies. */
-    symbols->debug_hint = elf_image_find(image, "_Py_NegativeRefcount", &ignored) == STATUS_OK;
 }
 
 static void add_candidate(struct search *search, struct object *object, remote_addr runtime, remote_addr py_version) {
@@ -284,8 +281,11 @@ static enum status explain_absence(struct search *search, const char *executable
     if (object != NULL && !object->image.is_64bit)
         return error_set(error, STATUS_NOT_PYTHON, "process %d is a 32-bit program (executable %.*s)", pid,
                          PATH_SHOWN_BYTES, executable);
-    if (object != NULL && !has_library(search) && elf_image_needs(&object->image, "libpython"))
-        return error_set(error, STATUS_TORN, "process %d is still starting (no libpython is mapped yet)", pid);
+    /* An exec takes effect before the new program is mapped, and the program before its libraries. */
+    bool incomplete = object == NULL || elf_image_needs(&object->image, "libpython");
+    if (incomplete && !has_library(search))
+        return error_set(error, STATUS_TORN, "process %d is still starting (executable %.*s)", pid, PATH_SHOWN_BYTES,
+                         executable);
     bool like_python = has_library(search) || begins_with(base_name(executable), "python");
     return error_set(error, STATUS_NOT_PYTHON, "process %d is not %s (executable %.*s)", pid,
                      like_python ? "a Python that strobe knows" : "Python", PATH_SHOWN_BYTES, executable);
@@ -354,14 +354,15 @@ static enum status asyncio_in_object(struct search *search, struct object *objec
         return STATUS_OK;
     struct elf_file *file = NULL;
     TRY(open_object_file(search, object, &file));
-    uint64_t size_bytes = 0;
-    enum status status = elf_file_find_section(file, ".AsyncioDebug", address, &size_bytes);
+    uint64_t in_file = 0, size_bytes = 0;
+    enum status status = elf_file_find_section(file, ".AsyncioDebug", &in_file, &size_bytes);
     if (status != STATUS_OK)
-        status = elf_file_find_symbol(file, "_Py_AsyncioDebug", address);
+        status = elf_file_find_symbol(file, "_Py_AsyncioDebug", &in_file);
     if (status != STATUS_OK)
-        status = elf_file_find_symbol(file, "_AsyncioDebug", address);
+        status = elf_file_find_symbol(file, "_AsyncioDebug", &in_file);
     elf_file_free(file);
-    *address += object->image.load_bias;
+    if (status == STATUS_OK)
+        *address = in_file + object->image.load_bias;
     return status;
 }
 
@@ -369,8 +370,7 @@ static bool holds(struct search *search, struct object *object, remote_addr addr
     return open_object(search, object) && address >= object->image.start && address < object->image.end;
 }
 
-enum status locate_asyncio_debug(struct process *process, const struct runtime_symbols *symbols,
-                                 remote_addr *address) {
+enum status locate_asyncio_debug(struct process *process, const struct runtime_symbols *symbols, remote_addr *address) {
     char executable[PATH_MAX];
     struct search search;
     enum status status = search_open(&search, process, executable, sizeof executable, NULL);

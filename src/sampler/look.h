@@ -65,6 +65,8 @@ struct look {
     size_t interpreter_count;
     struct look_thread *threads; /* the main thread first, then in the order of their birth */
     size_t thread_count;
+    size_t thread_capacity;
+    bool exhausted; /* it cost more than a look may: threads are missing, or parts of them */
     struct arena arena;
     struct arena code_arena; /* the names and files of the frames */
 };
@@ -73,5 +75,8 @@ struct look {
 enum status look_take(struct process *process, const struct look_options *options, struct look *look,
                       struct error *error) MUST_USE;
 void look_free(struct look *look);
+
+/* One more thread, zeroed, at the end. Only for the look's own parts. */
+enum status look_add_thread(struct look *look, struct look_thread **thread) MUST_USE;
 
 #endif

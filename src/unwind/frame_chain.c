@@ -8,6 +8,8 @@ enum {
     /* Read beyond datastack_top: the thread may have pushed a few frames since that was read. */
     SLACK_BYTES = 1024,
     FIRST_CHUNK_READ_BYTES = 1 << 20,
+    CHUNK_LEAST_BYTES = 16384,
+    PAGE_BYTES = 4096,
     VERIFY_BATCH = 512,
     FIRST_CAPACITY = 64,
 };
@@ -39,9 +41,15 @@ static enum status read_frame(struct stack_reader *reader, struct memory *memory
 /* Follows the links from `address`. A frame that makes no sense ends the walk: what it points to is not known. */
 static enum status follow(struct stack_reader *reader, struct memory *memory, remote_addr address, bool *cut) {
     struct frame_list *chain = &reader->chain;
+    /* Brent's way to notice a chain that bites its tail: compare with a frame left behind ever longer ago. */
+    remote_addr left_behind = 0;
     chain->count = 0;
     *cut = false;
     while (address != 0) {
+        if (address == left_behind)
+            return STATUS_TORN;
+        if ((chain->count & (chain->count - 1)) == 0)
+            left_behind = address;
         if (chain->count >= MAX_STACK_FRAMES) {
             *cut = true;
             return STATUS_OK;
@@ -111,16 +119,15 @@ static enum status copy_newest_chunk(struct stack_reader *reader, const struct t
     stack_image_clear(image);
     remote_addr chunk = thread->datastack_chunk;
     uint64_t used_bytes = thread->datastack_top - chunk;
-    if (chunk == 0 || used_bytes > FIRST_CHUNK_READ_BYTES) {
+    /* A chunk is a mapping of its own: behind its end there may be nothing. */
+    uint64_t free_bytes = thread->datastack_limit - thread->datastack_top;
+    uint64_t slack_bytes = free_bytes < SLACK_BYTES ? free_bytes : SLACK_BYTES;
+    if (chunk == 0 || used_bytes < layout->stack_chunk.data || used_bytes > FIRST_CHUNK_READ_BYTES) {
         image->next_chunk = chunk;
         return memory_read_u64(reader->runtime->live, thread->frame_slot, frame_after);
     }
     uint8_t *bytes = NULL;
-    /* A chunk is a mapping of its own, 16 KiB or a multiple: the end of its last page bounds the slack. */
-    size_t size_bytes = (size_t)((used_bytes + SLACK_BYTES + 4095) & ~UINT64_C(4095));
-    size_t wanted = (size_t)used_bytes + SLACK_BYTES;
-    if (size_bytes <= 16384 && wanted > size_bytes)
-        wanted = size_bytes;
+    size_t wanted = (size_t)(used_bytes + slack_bytes);
     TRY(stack_image_reserve(image, chunk, wanted, &bytes));
     struct memory_piece pieces[] = {{chunk, bytes, wanted}, {thread->frame_slot, frame_after, sizeof *frame_after}};
     TRY(memory_read_pieces(reader->runtime->live, pieces, 2));

@@ -9,10 +9,15 @@ void stack_reader_init(struct stack_reader *reader, struct runtime *runtime, str
     stack_image_init(&reader->image, runtime->live);
 }
 
+void stack_reader_limit(struct stack_reader *reader, struct budget *budget) {
+    reader->budget = budget;
+    reader->image.budget = budget;
+}
+
 void stack_reader_release(struct stack_reader *reader) {
     stack_image_release(&reader->image);
     free(reader->chain.items);
-    stack_reader_init(reader, reader->runtime, reader->codes);
+    *reader = (struct stack_reader){0};
 }
 
 struct memory *stack_reader_memory(struct stack_reader *reader) {
@@ -65,6 +70,9 @@ static enum status resolve(struct stack_reader *reader, struct stack_frame *fram
     TRY(code_cache_get(reader->codes, frame->frame.code, &frame->code));
     TRY(instruction_offset(reader, frame, &offset));
     *shown = !is_incomplete(frame, offset);
+    frame->instruction_bytes = offset < 0 ? -1 : (int32_t)offset;
+    /* A line table is walked from its beginning for every frame. */
+    TRY(budget_take(reader->budget, 0, frame->code->lines.size_bytes));
     if (offset < 0)
         frame->position = (struct source_position){frame->code->lines.first_line, -1, -1, -1};
     else
@@ -76,8 +84,11 @@ static enum status resolve(struct stack_reader *reader, struct stack_frame *fram
 static enum status resolve_chain(struct stack_reader *reader, struct python_stack *stack) {
     for (size_t i = 0; i < reader->chain.count; i++) {
         struct stack_frame frame = {.frame = reader->chain.items[i]};
-        if (frame.frame.boundary)
+        if (frame.frame.boundary) {
+            if (stack->count > 0)
+                stack->frames[stack->count - 1].called_from_c = true;
             continue;
+        }
         bool shown = true;
         frame.status = resolve(reader, &frame, &shown);
         if (frame.status == STATUS_FAILED)
@@ -109,7 +120,10 @@ static enum status attempt(struct stack_reader *reader, struct thread_state *thr
 enum status python_stack_read(struct stack_reader *reader, struct thread_state *thread, unsigned max_attempts,
                               struct python_stack *stack) {
     stack->consistent = false;
-    for (stack->attempts = 0; !stack->consistent && stack->attempts < max_attempts; stack->attempts++)
+    for (stack->attempts = 0; !stack->consistent && stack->attempts < max_attempts; stack->attempts++) {
         TRY(attempt(reader, thread, stack));
+        if (reader->budget != NULL && reader->budget->exhausted)
+            break;
+    }
     return STATUS_OK;
 }

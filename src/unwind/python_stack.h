@@ -2,6 +2,7 @@
 #ifndef STROBE_UNWIND_PYTHON_STACK_H
 #define STROBE_UNWIND_PYTHON_STACK_H
 
+#include "base/memory_meter.h"
 #include "cpython/code.h"
 #include "cpython/frame.h"
 #include "cpython/interp.h"
@@ -14,7 +15,9 @@ enum { MAX_STACK_FRAMES = 1 << 20 };
 struct stack_frame {
     enum status status;
     struct frame frame;
-    const struct code *code; /* owned by the reader's code cache */
+    const struct code *code;   /* owned by the reader's code cache */
+    int32_t instruction_bytes; /* offset into the bytecode; -1: it has not begun */
+    bool called_from_c;        /* C stands between it and its caller (known from 3.12 on) */
     struct source_position position;
 };
 
@@ -32,6 +35,7 @@ struct python_stack {
 struct stack_reader {
     struct runtime *runtime;  /* borrowed */
     struct code_cache *codes; /* borrowed */
+    struct budget *budget;    /* borrowed: what work that reads nothing is charged to. NULL: no limit */
     struct stack_image image;
     struct frame_list {
         struct frame *items;
@@ -41,6 +45,9 @@ struct stack_reader {
 };
 
 void stack_reader_init(struct stack_reader *reader, struct runtime *runtime, struct code_cache *codes);
+/* From now on what the reader's work costs is charged to the budget (borrowed, may be NULL). What it reads of the target
+ * is for whoever set up the runtime to meter; this is for what it does with copies. */
+void stack_reader_limit(struct stack_reader *reader, struct budget *budget);
 void stack_reader_release(struct stack_reader *reader);
 
 /* Reads the stack of the thread state at `thread->address`, at most max_attempts times until it is consistent; the last

@@ -4,7 +4,7 @@
 #ifndef STROBE_UNWIND_STACK_IMAGE_H
 #define STROBE_UNWIND_STACK_IMAGE_H
 
-#include "base/memory.h"
+#include "base/memory_meter.h"
 #include "cpython/layout.h"
 
 struct stack_piece {
@@ -22,7 +22,9 @@ struct stack_image {
     size_t count;
     size_t capacity;
     size_t last_hit;
+    size_t kept_bytes;      /* capacity of all pieces together */
     remote_addr next_chunk; /* the chunk below those copied so far, 0 when there is none */
+    struct budget *budget;  /* borrowed; what is served from the copies is charged to it too. NULL: no limit */
 };
 
 void stack_image_init(struct stack_image *image, struct memory *live);
@@ -33,7 +35,7 @@ void stack_image_clear(struct stack_image *image);
 enum status stack_image_reserve(struct stack_image *image, remote_addr address, size_t size_bytes,
                                 uint8_t **bytes) MUST_USE;
 void stack_image_commit(struct stack_image *image);
-/* Copies older chunks until one holds `address` or the list ends. */
+/* Copies older chunks until one holds `address` or the list ends. What breaks the list ends it for good. */
 enum status stack_image_extend_to(struct stack_image *image, const struct layout *layout, remote_addr address) MUST_USE;
 bool stack_image_holds(const struct stack_image *image, remote_addr address);
 

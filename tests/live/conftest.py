@@ -1,6 +1,15 @@
 """Fixtures of the live tests: the interpreters as parameters, and strobe's one."""
 
+import harness
 import interpreters
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def strobe_is_built():
+    """One message instead of a failure for each test."""
+    if not harness.STROBE.is_file():
+        pytest.exit(f"{harness.STROBE} is not there: run make first, or set STROBE", returncode=1)
 
 
 def pytest_report_header(config):
@@ -15,4 +24,4 @@ def pytest_report_header(config):
 def pytest_generate_tests(metafunc):
     for name, found in (("python", interpreters.supported()), ("old_python", interpreters.unsupported())):
         if name in metafunc.fixturenames:
-            metafunc.parametrize(name, found, ids=interpreters.labels(found), scope="session")
+            metafunc.parametrize(name, found, ids=interpreters.labels(found))

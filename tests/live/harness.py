@@ -124,25 +124,30 @@ class Target:
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
 
+    def _stat(self, native_id):
+        """The fields of a thread's stat file, from its state on."""
+        return Path(f"/proc/{self.pid}/task/{native_id}/stat").read_text().rpartition(")")[2].split()
+
     def _await_stat(self, native_id, holds):
-        """Waits until holds(fields of the thread's stat, from its state on) is true. The kernel offers no event for
-        this, so it is asked again and again, at once."""
+        """Waits until holds(stat) is true. The kernel offers no event for this, so it is asked again and again."""
         deadline_s = time.monotonic() + self.timeout_s
-        while True:
-            stat = Path(f"/proc/{self.pid}/task/{native_id}/stat").read_text()
-            if holds(stat.rpartition(")")[2].split()):
-                return
+        while not holds(stat := self._stat(native_id)):
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"thread {native_id} of {self.command}: {stat}")
             os.sched_yield()
 
     def await_sleep(self, native_id):
         """Waits until the kernel says that the thread sleeps."""
-        self._await_stat(native_id, lambda fields: fields[0] == "S")
+        self._await_stat(native_id, lambda stat: stat[0] == "S")
 
     def await_cpu_time(self, native_id, ticks):
-        """Waits until the thread has used this much CPU time (user and system) since its start."""
-        self._await_stat(native_id, lambda fields: int(fields[11]) + int(fields[12]) >= ticks)
+        """Waits until the thread has used this much more CPU time (user and system) than now."""
+
+        def used(stat):
+            return int(stat[11]) + int(stat[12])
+
+        end = used(self._stat(native_id)) + ticks
+        self._await_stat(native_id, lambda stat: used(stat) >= end)
 
     def close(self):
         self.process.kill()

@@ -17,7 +17,7 @@ def assert_same_threads(python, target, dumped):
 
 def test_every_kind_of_function(python):
     with Target(python, "functions.py") as target:
-        assert len(target.said["threads"][0]["frames"]) > 40
+        assert len(target.said["threads"][0]["frames"]) > 30
         assert_same_threads(python, target, dump(target))
 
 
@@ -64,16 +64,47 @@ def test_a_blocked_thread_is_idle_and_without_the_gil(python):
             assert (thread["state"], thread["gil"]) == ("idle", "none"), thread["name"]
 
 
+def looks_at(target, count):
+    """So many dumps of a busy.py, each as {thread name: thread}, begun when the kernel said that one thread is busy and
+    the other sleeps."""
+    target.await_cpu_time(target.said["native_id"], ticks=10)
+    for _ in range(count):
+        target.await_sleep(target.said["waiting"])
+        yield {thread["name"]: thread for thread in dump(target)["threads"]}
+
+
 def test_a_busy_thread_runs_and_holds_the_gil(python):
     with Target(python, "busy.py") as target:
-        busy = target.said["native_id"]
-        target.await_cpu_time(busy, ticks=10)
-        threads = {thread["native_id"]: thread for thread in dump(target)["threads"]}
-        assert threads[busy]["state"] == "running"
-        others = [thread for native_id, thread in threads.items() if native_id != busy]
-        assert len(others) == 2
-        if python.free_threaded:
-            assert {thread["gil"] for thread in threads.values()} == {"none"}
-        else:
-            assert threads[busy]["gil"] == "held"
-            assert {thread["name"]: thread["gil"] for thread in others} == {"blocked": "none", "waiting": "waiting"}
+        looks = list(looks_at(target, 20))
+    assert {frozenset(look) for look in looks} == {frozenset({"MainThread", "blocked", "waiting"})}
+    assert {look["MainThread"]["state"] for look in looks} == {"running"}
+    seen = {name: [look[name].get("gil") for look in looks] for name in looks[0]}
+    if python.free_threaded:
+        assert {gil for gils in seen.values() for gil in gils} <= {"none", None}
+        return
+    assert set(seen["MainThread"]) == {"held"}
+    assert set(seen["blocked"]) == {"none"}
+    if python.at_least(3, 15):
+        assert set(seen["waiting"]) == {"waiting"}
+        return
+    # A thread that wants the GIL sleeps for it in spans of 5 ms (Python/ceval_gil.h, 3.8) and is runnable for an instant
+    # between two of them, a long one when the machine is busy. Up to 3.14 nothing but the sleeping tells that it wants it.
+    # Its state and what it sleeps on are two looks of strobe's, so now and then they do not fit: 1 in 300 was seen, more
+    # than 3 of 20 is then less likely than 10^-6.
+    asleep = [look["waiting"]["gil"] for look in looks if look["waiting"]["state"] == "idle"]
+    assert asleep
+    assert len(asleep) - asleep.count("waiting") <= 3, asleep
+
+
+def test_code_that_c_calls(python):
+    with Target(python, "callbacks.py") as target:
+        assert len(target.said["threads"]) == 7
+        assert len(target.said["threads"][-1]["frames"]) > 60
+        assert_same_threads(python, target, dump(target))
+
+
+def test_generators_and_coroutines(python):
+    with Target(python, "generators.py") as target:
+        assert len(target.said["threads"][0]["frames"]) > 150
+        assert_same_threads(python, target, dump(target))
+        assert_same_threads(python, target, dump(target, "--blocking"))

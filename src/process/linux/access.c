@@ -57,8 +57,8 @@ static void explain(const struct process *process, char *reason, size_t capacity
         (void)snprintf(reason, capacity,
                        "this root lacks CAP_SYS_PTRACE; in a container, start it with --cap-add=SYS_PTRACE");
     else if (read_user(process, &user) && user != geteuid())
-        (void)snprintf(reason, capacity,
-                       "it belongs to user %u; run as root, or give strobe CAP_SYS_PTRACE", (unsigned)user);
+        (void)snprintf(reason, capacity, "it belongs to user %u; run as root, or give strobe CAP_SYS_PTRACE",
+                       (unsigned)user);
     else if (scope == 1)
         (void)snprintf(reason, capacity,
                        "ptrace_scope is 1; run as root, or allow it with sysctl kernel.yama.ptrace_scope=0");

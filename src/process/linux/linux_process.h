@@ -8,9 +8,10 @@
 struct live_memory {
     struct memory memory; /* must be first */
     pid_t pid;
-    int mem_fd;     /* /proc/PID/mem, bound to the program that ran at process_open; -1 when it cannot be opened */
+    int mem_fd;     /* /proc/PID/mem, bound to one program, not to a process id; -1 when it cannot be opened */
     bool no_vector; /* process_vm_readv is not to be had (seccomp, old kernel) */
-    int stat_fd;    /* borrowed: to tell an unmapped address from a process that has ended */
+    int dir_fd;     /* borrowed, as is the next */
+    int stat_fd;    /* tells an unmapped address from a process that has ended */
 };
 
 struct paused_thread;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Far above what vm.max_map_count (65530 by default) allows in practice. */
-enum { MAPS_LIMIT_BYTES = 1 << 28 };
+enum { MAPS_LIMIT_BYTES = 1 << 28, EXEC_RETRIES = 8 };
 
 /* The kernel writes a newline in a path as \012 (fs/proc/task_mmu.c, seq_path with "\n"). A backslash stands for
  * itself, so a file whose name really has those four characters looks the same; it is opened through map_files. */
@@ -94,9 +94,11 @@ enum status process_read_mappings(struct process *process, struct mappings *mapp
     *mappings = (struct mappings){0};
     struct buffer text;
     buffer_init(&text, MAPS_LIMIT_BYTES);
-    enum status status = proc_read_whole(process->dir_fd, "maps", &text);
+    enum status status = STATUS_OK;
+    /* Empty is what it looks like for a process that is ending, or when an exec came between open and read. */
+    for (int i = 0; i < EXEC_RETRIES && status == STATUS_OK && text.size_bytes == 0; i++)
+        status = proc_read_whole(process->dir_fd, "maps", &text);
     if (status == STATUS_OK && text.size_bytes == 0)
-        /* What the file of a process without memory, one that is ending, looks like. */
         status = STATUS_NO_PROCESS;
     if (status != STATUS_OK) {
         buffer_release(&text);

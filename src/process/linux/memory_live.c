@@ -9,7 +9,7 @@
 /* Two ways to read, measured on Linux 6: pread on a kept-open /proc/PID/mem costs less per call up to about 12 KiB, but
  * takes one piece; process_vm_readv takes many. The descriptor also stays with the process it was opened for, while
  * a process id can be reused. */
-enum { PREAD_MAX_BYTES = 12 * 1024, PIECES_PER_CALL = 64 };
+enum { PREAD_MAX_BYTES = 12 * 1024, PIECES_PER_CALL = 1024 /* IOV_MAX */ };
 
 static bool ended(const struct live_memory *live) {
     char text[512];
@@ -17,8 +17,18 @@ static bool ended(const struct live_memory *live) {
     if (size <= 0)
         return true;
     text[size] = '\0';
-    struct proc_stat stat;
+    struct proc_stat stat = {0};
     return proc_parse_stat(text, &stat) != STATUS_OK || proc_state_ended(stat.state);
+}
+
+/* After an exec the descriptor still belongs to the program before, which is gone: reads give 0 bytes. */
+static bool reopen_after_exec(struct live_memory *live) {
+    int fd = openat(live->dir_fd, "mem", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    (void)close(live->mem_fd);
+    live->mem_fd = fd;
+    return true;
 }
 
 static enum status read_descriptor(struct live_memory *live, remote_addr address, void *buffer, size_t size_bytes) {
@@ -27,11 +37,13 @@ static enum status read_descriptor(struct live_memory *live, remote_addr address
     if (address > INT64_MAX)
         return STATUS_UNREADABLE;
     ssize_t size = pread(live->mem_fd, buffer, size_bytes, (off_t)address);
+    if (size == 0 && !ended(live) && reopen_after_exec(live))
+        size = pread(live->mem_fd, buffer, size_bytes, (off_t)address);
     if (size == (ssize_t)size_bytes)
         return STATUS_OK;
     if (size < 0 && errno != EIO && errno != EFAULT)
         return status_from_errno(errno);
-    /* 0: the program is gone, through exit or exec. Less than asked: the rest is not mapped. */
+    /* Less than asked: the rest is not mapped, or the process ended. */
     return ended(live) ? STATUS_NO_PROCESS : STATUS_UNREADABLE;
 }
 
@@ -110,6 +122,7 @@ enum status live_memory_open(struct live_memory *live, const struct process *pro
     *live = (struct live_memory){
         .memory = {.read = read_one, .read_pieces = read_pieces},
         .pid = process->entry_tid,
+        .dir_fd = process->dir_fd,
         .stat_fd = process->stat_fd,
     };
     live->mem_fd = openat(process->dir_fd, "mem", O_RDONLY | O_CLOEXEC);

@@ -28,8 +28,8 @@ enum {
 
 /* A thread in state D stops only when its system call lets it; until then it runs no code of the program, so strobe
  * can look at it as it is. A thread that is only short of processor time gets longer. */
-static const int64_t blocked_patience_ns = 100 * 1000 * 1000;
-static const int64_t runnable_patience_ns = (int64_t)5 * 1000 * 1000 * 1000;
+static const int64_t blocked_patience_ns = 100000000;
+static const int64_t runnable_patience_ns = 5000000000;
 
 struct paused_thread {
     pid_t tid;
@@ -84,7 +84,7 @@ static enum status remember(struct process *process, pid_t tid, enum thread_run_
 
 static char read_state(const struct process *process, pid_t tid) {
     char name[64], text[STAT_TEXT_BYTES];
-    struct proc_stat stat;
+    struct proc_stat stat = {0};
     (void)snprintf(name, sizeof name, "task/%d/stat", (int)tid);
     if (proc_read_text(process->dir_fd, name, text, sizeof text) != STATUS_OK ||
         proc_parse_stat(text, &stat) != STATUS_OK)
@@ -92,25 +92,25 @@ static char read_state(const struct process *process, pid_t tid) {
     return stat.state;
 }
 
-static pid_t read_tracer(const struct process *process, pid_t tid) {
+/* A process id in the status of a thread, such as TracerPid. */
+static bool read_status_pid(const struct process *process, pid_t tid, const char *field, pid_t *pid) {
     char name[64];
     (void)snprintf(name, sizeof name, "task/%d/status", (int)tid);
     struct buffer text;
     buffer_init(&text, STATUS_LIMIT_BYTES);
-    pid_t tracer = 0;
     size_t count = 0;
-    if (proc_read_whole(process->dir_fd, name, &text) != STATUS_OK ||
-        !proc_parse_last_pid(proc_status_field(buffer_text(&text), "TracerPid"), &tracer, &count))
-        tracer = 0;
+    bool found = proc_read_whole(process->dir_fd, name, &text) == STATUS_OK &&
+                 proc_parse_last_pid(proc_status_field(buffer_text(&text), field), pid, &count);
     buffer_release(&text);
-    return tracer;
+    return found;
 }
 
 /* What to make of a thread that cannot be seized: none of our business when it ended meanwhile or is ours already. */
 static enum status explain_refusal(const struct process *process, pid_t tid, int error_number, struct error *error) {
     if (error_number == ESRCH || proc_state_ended(read_state(process, tid)))
         return STATUS_OK;
-    pid_t tracer = read_tracer(process, tid);
+    pid_t tracer = 0;
+    (void)read_status_pid(process, tid, "TracerPid", &tracer);
     if (tracer == gettid())
         return STATUS_OK;
     if (tracer != 0)
@@ -165,16 +165,29 @@ static enum status seize_new_threads(struct process *process, struct error *erro
     return status;
 }
 
+static bool is_own_child(const struct process *process) {
+    pid_t parent = 0;
+    return read_status_pid(process, process->pid, "PPid", &parent) && parent == getpid();
+}
+
 /* Looks whether the thread has stopped or ended. */
-static void collect_stop(struct paused_thread *thread) {
-    int wait_status = 0;
-    pid_t waited = waitpid(thread->tid, &wait_status, __WALL | WNOHANG);
-    if (waited == 0 || (waited < 0 && errno == EINTR))
+static void collect_stop(const struct process *process, struct paused_thread *thread) {
+    siginfo_t info = {0};
+    int result = waitid(P_PID, (id_t)thread->tid, &info, WEXITED | WSTOPPED | __WALL | WNOHANG | WNOWAIT);
+    if ((result == 0 && info.si_pid == 0) || (result != 0 && errno == EINTR))
         return;
-    if (waited < 0 || !WIFSTOPPED(wait_status)) {
+    bool ended = result != 0 || info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+    if (ended) {
         thread->gone = true;
+        /* The kernel buries a traced thread, and tells a traced process's parent, only when the tracer has waited for
+         * it. But where strobe is the parent, the exit status is for whoever in strobe started the process. */
+        if (result == 0 && (thread->tid != process->pid || !is_own_child(process)))
+            (void)waitpid(thread->tid, NULL, __WALL | WNOHANG);
         return;
     }
+    int wait_status = 0;
+    if (waitpid(thread->tid, &wait_status, __WALL | WNOHANG) != thread->tid || !WIFSTOPPED(wait_status))
+        return;
     thread->stopped = true;
     /* PTRACE_EVENT_STOP: our interrupt, or the program's own stop (SIGSTOP …), which goes on after the detach. Anything
      * else is a signal on its way to the program. */
@@ -186,7 +199,7 @@ static size_t collect_stops(struct process *process) {
     for (size_t i = 0; i < process->paused_count; i++) {
         struct paused_thread *thread = &process->paused[i];
         if (!thread->stopped && !thread->gone)
-            collect_stop(thread);
+            collect_stop(process, thread);
         if (!thread->stopped && !thread->gone)
             missing++;
     }
@@ -266,9 +279,9 @@ enum status process_pause(struct process *process, struct error *error) {
 }
 
 /* Detaching wants a stopped thread. One that is not, because it was blocked and still is, stays on the list. */
-static void let_go(struct paused_thread *thread) {
+static void let_go(const struct process *process, struct paused_thread *thread) {
     if (!thread->stopped)
-        collect_stop(thread);
+        collect_stop(process, thread);
     if (!thread->stopped || thread->gone)
         return;
     if (ptrace(PTRACE_DETACH, thread->tid, NULL, (void *)(intptr_t)thread->signal) == 0) {
@@ -277,14 +290,14 @@ static void let_go(struct paused_thread *thread) {
     }
     /* Killed while it was stopped: waiting for it lets the kernel bury it. */
     thread->stopped = false;
-    collect_stop(thread);
+    collect_stop(process, thread);
 }
 
 void process_resume(struct process *process) {
     int64_t started_ns = now_ns();
     for (int turn = 0; process->paused_count > 0; turn++) {
         for (size_t i = 0; i < process->paused_count; i++)
-            let_go(&process->paused[i]);
+            let_go(process, &process->paused[i]);
         forget_gone(process);
         if (process->paused_count == 0 || now_ns() - started_ns > blocked_patience_ns)
             break;

@@ -80,6 +80,7 @@ static const char *word_at(const char *text, int n) {
 }
 
 enum status proc_parse_stat(const char *text, struct proc_stat *stat) {
+    *stat = (struct proc_stat){0};
     const char *open = strchr(text, '(');
     const char *close = strrchr(text, ')');
     if (open == NULL || close == NULL || close < open)

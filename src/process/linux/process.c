@@ -79,7 +79,7 @@ static pid_t surviving_thread(const struct process *process) {
     pid_t survivor = 0;
     for (struct dirent *entry; survivor == 0 && (entry = readdir(directory)) != NULL;) {
         char name[300], text[STAT_TEXT_BYTES];
-        struct proc_stat stat;
+        struct proc_stat stat = {0};
         (void)snprintf(name, sizeof name, "%s/stat", entry->d_name);
         if (entry->d_name[0] != '.' && proc_read_text(dirfd(directory), name, text, sizeof text) == STATUS_OK &&
             proc_parse_stat(text, &stat) == STATUS_OK && !proc_state_ended(stat.state))
@@ -93,7 +93,7 @@ static pid_t surviving_thread(const struct process *process) {
 static enum status open_past_leader(struct process *process, struct error *error) {
     process->entry_tid = surviving_thread(process);
     close_directory(process);
-    struct proc_stat stat;
+    struct proc_stat stat = {0};
     if (process->entry_tid == 0 || open_entry(process, &stat, NULL) != STATUS_OK || proc_state_ended(stat.state))
         return error_set(error, STATUS_NO_PROCESS, "process %d has ended (it is a zombie)", (int)process->pid);
     return STATUS_OK;
@@ -125,7 +125,7 @@ static enum status read_ids(struct process *process, bool *is_thread, struct err
 }
 
 static enum status open_parts(struct process *process, struct error *error) {
-    struct proc_stat stat;
+    struct proc_stat stat = {0};
     TRY(open_entry(process, &stat, error));
     if (stat.flags & PF_KTHREAD)
         return error_set(error, STATUS_NOT_PYTHON, "process %d is a kernel thread (%s)", (int)process->pid, stat.comm);
@@ -186,7 +186,7 @@ pid_t process_own_pid(const struct process *process) {
 }
 
 bool process_alive(const struct process *process) {
-    struct proc_stat stat;
+    struct proc_stat stat = {0};
     return read_stat(process, &stat) == STATUS_OK && !proc_state_ended(stat.state);
 }
 

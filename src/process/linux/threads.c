@@ -58,7 +58,7 @@ static remote_addr read_futex_address(struct process *process, int task_fd, cons
 static enum status read_thread(struct process *process, int task_fd, const char *tid, bool with_futexes,
                                struct system_thread *thread) {
     char text[STAT_TEXT_BYTES];
-    struct proc_stat stat;
+    struct proc_stat stat = {0};
     TRY(read_task_text(task_fd, tid, "stat", text, sizeof text));
     TRY(proc_parse_stat(text, &stat));
     if (proc_state_ended(stat.state))

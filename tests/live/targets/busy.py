@@ -23,9 +23,10 @@ threads.start(lambda: threads.stop()(), name="blocked")
 waiting = threading.Thread(target=want, name="waiting", daemon=True)
 waiting.start()
 
+told = {"native_id": threading.get_native_id(), "waiting": waiting.native_id}
 # In one chain of C calls: from the release on, no bytecode runs that could hand over the GIL.
 truth.chain(
-    functools.partial(os.write, 1, json.dumps({"native_id": threading.get_native_id()}).encode() + b"\n"),
+    functools.partial(os.write, 1, json.dumps(told).encode() + b"\n"),
     wanted.release,
     functools.partial(sum, itertools.repeat(0)),
 )()

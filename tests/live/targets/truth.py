@@ -16,6 +16,13 @@ import threading
 _told = []
 _output = bytearray()
 
+# Types whose repr strobe promises to show as Python writes it.
+SIMPLE = (type(None), bool, int, float, complex, str, bytes, bytearray)
+# Whether the record of a frame has its f_locals in it.
+with_locals = False
+# {(co_name, co_filename): dict} of the bodies that run in a dict which their f_locals does not show.
+namespaces = {}
+
 
 def position(frame):
     """(line, end_line, column, end_column) of a frame as the interpreter has it; Nones where it has none."""
@@ -28,10 +35,54 @@ def position(frame):
     return frame.f_lineno, None, None, None
 
 
+def simple(value):
+    """Whether it and all in it are of such types: what it refers to is then no other object that may change."""
+    if type(value) in (list, tuple, set, frozenset):
+        return all(map(simple, value))
+    if type(value) is dict:
+        return all(map(simple, value)) and all(map(simple, value.values()))
+    return type(value) in SIMPLE
+
+
+def argument_names(code):
+    """As inspect.getargs gives them: positional, keyword-only, *args, **keywords."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)  # CO_VARARGS, CO_VARKEYWORDS
+    return code.co_varnames[:count]
+
+
+def variables_of(frame):
+    """f_locals. From 3.13 on that of a module or class body *in a comprehension* has only the comprehension's variables
+    (and a class body's free variables, which are not its own) instead of these too (FrameLocalsProxy, PEP 667)."""
+    code = frame.f_code
+    found = dict(frame.f_locals.items())
+    if sys.version_info < (3, 13) or type(frame.f_locals) is not type(sys._getframe().f_locals):
+        return found
+    if code.co_flags & 0x01:  # CO_OPTIMIZED
+        return found
+    own = {name: value for name, value in found.items() if name not in code.co_freevars}
+    return {**namespaces.get((code.co_name, code.co_filename), frame.f_globals), **own}
+
+
+def locals_of(frame):
+    arguments = argument_names(frame.f_code)
+    return {
+        name: {
+            "type": type(value).__name__,
+            "value": repr(value) if simple(value) else None,
+            "argument": name in arguments,
+        }
+        for name, value in variables_of(frame).items()
+        if isinstance(name, str)
+    }
+
+
 def describe(frame):
     code = frame.f_code
     _, end_line, column, end_column = position(frame)
+    told = {"locals": locals_of(frame)} if with_locals else {}
     return {
+        **told,
         "function": code.co_name,
         "qualname": getattr(code, "co_qualname", None),
         "file": code.co_filename,

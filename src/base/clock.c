@@ -1,0 +1,22 @@
+#include "base/clock.h"
+
+#include <time.h>
+
+static uint64_t read_clock(clockid_t clock) {
+    struct timespec now;
+    (void)clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+uint64_t clock_monotonic_ns(void) {
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t clock_unix_ns(void) {
+    return read_clock(CLOCK_REALTIME);
+}
+
+void clock_sleep_until(uint64_t deadline_ns) {
+    struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / NS_PER_S), .tv_nsec = (long)(deadline_ns % NS_PER_S)};
+    (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, NULL);
+}

@@ -1,0 +1,278 @@
+#include "cli/recorder.h"
+
+#include "base/clock.h"
+#include "base/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Ids of one process's frames in the capture: (code serial, instruction) → frame. */
+struct recorded_process {
+    struct map frames;
+};
+
+/* stacks[i] is the id of the stack that ends with the thread's i-th frame, outermost first. */
+struct recorded_thread {
+    uint32_t id;
+    uint32_t *stacks;
+    size_t valid;
+    size_t capacity;
+    uint32_t epoch;
+};
+
+struct recorder {
+    struct sample_sink sink; /* must be first */
+    struct capture_writer *writer;
+    struct recorder_options options;
+    uint32_t epoch; /* of the ids that the processes' maps hold */
+    struct recorded_process *processes;
+    size_t process_count;
+};
+
+/* Frames without code have keys that no serial and instruction make. */
+static const uint64_t NATIVE_KEY = UINT64_MAX;
+static const uint64_t GC_KEY = UINT64_MAX - 1;
+
+static struct recorder *recorder_of(struct sample_sink *sink) {
+    return (struct recorder *)sink;
+}
+
+static struct capture_text text_of(const char *text) {
+    return (struct capture_text){text, text != NULL ? strlen(text) : 0};
+}
+
+static enum status add_process(struct recorder *recorder, const struct sampled_process *process) {
+    size_t count = 0;
+    while (process->command != NULL && process->command[count] != NULL)
+        count++;
+    struct capture_text *command = calloc(count + 1, sizeof command[0]);
+    if (command == NULL)
+        return STATUS_FAILED;
+    for (size_t i = 0; i < count; i++)
+        command[i] = text_of(process->command[i]);
+    struct capture_process record = {
+        .process = process->number,
+        .pid = process->pid,
+        .parent_pid = process->parent_pid,
+        .python_version = process->version,
+        .free_threaded = process->free_threaded,
+        .mode = recorder->options.mode,
+        .origin = recorder->options.origin,
+        .rate_millihertz = (uint64_t)(recorder->options.rate_hz * 1000),
+        .start_unix_ns = process->start_unix_ns,
+        .start_ns = process->start_ns,
+        .command = command,
+        .command_count = count,
+    };
+    enum status status = capture_add_process(recorder->writer, &record);
+    free(command);
+    return status;
+}
+
+static enum status process_started(struct sample_sink *sink, struct sampled_process *process) {
+    struct recorder *recorder = recorder_of(sink);
+    if (process->number >= recorder->process_count) {
+        size_t count = (size_t)process->number + 1;
+        struct recorded_process *grown = realloc(recorder->processes, count * sizeof grown[0]);
+        if (grown == NULL)
+            return STATUS_FAILED;
+        memset(grown + recorder->process_count, 0, (count - recorder->process_count) * sizeof grown[0]);
+        recorder->processes = grown;
+        recorder->process_count = count;
+    }
+    return add_process(recorder, process);
+}
+
+static enum status process_ended(struct sample_sink *sink, struct sampled_process *process,
+                                 const struct sample_counters *counters) {
+    struct recorder *recorder = recorder_of(sink);
+    struct capture_counters record = {counters->taken, counters->missed, counters->inconsistent, counters->errors};
+    map_release(&recorder->processes[process->number].frames);
+    TRY(capture_write_counters(recorder->writer, process->number, &record));
+    return capture_end_process(recorder->writer, process->number, clock_monotonic_ns(), -1);
+}
+
+static struct capture_thread thread_record(const struct sampled_thread *thread) {
+    return (struct capture_thread){thread->process->number, thread->native_id, thread->thread_id, thread->interpreter,
+                                   text_of(thread->name)};
+}
+
+static enum status thread_started(struct sample_sink *sink, struct sampled_thread *thread) {
+    struct recorded_thread *recorded = calloc(1, sizeof *recorded);
+    if (recorded == NULL)
+        return STATUS_FAILED;
+    thread->receiver = recorded;
+    struct capture_thread record = thread_record(thread);
+    return capture_add_thread(recorder_of(sink)->writer, &record, &recorded->id);
+}
+
+static enum status thread_renamed(struct sample_sink *sink, struct sampled_thread *thread) {
+    struct recorded_thread *recorded = thread->receiver;
+    struct capture_thread record = thread_record(thread);
+    return capture_update_thread(recorder_of(sink)->writer, recorded->id, &record);
+}
+
+static enum status thread_ended(struct sample_sink *sink, struct sampled_thread *thread) {
+    struct recorder *recorder = recorder_of(sink);
+    struct recorded_thread *recorded = thread->receiver;
+    enum status status = capture_write_thread_cpu(recorder->writer, recorded->id, thread->cpu_ns);
+    if (status == STATUS_OK)
+        status = capture_end_thread(recorder->writer, recorded->id, clock_monotonic_ns());
+    free(recorded->stacks);
+    free(recorded);
+    thread->receiver = NULL;
+    return status;
+}
+
+static enum status intern_text(struct recorder *recorder, const char *text, uint32_t *id) {
+    *id = 0;
+    return text == NULL ? STATUS_OK : capture_intern_string(recorder->writer, text, strlen(text), id);
+}
+
+static enum status intern_python_frame(struct recorder *recorder, const struct sample_frame *frame, uint32_t *id) {
+    const struct code *code = frame->code;
+    struct source_position position = {code->lines.first_line, -1, -1, -1};
+    if (frame->instruction_bytes >= 0)
+        (void)linetable_lookup(&code->lines, (uint32_t)frame->instruction_bytes, &position);
+    struct capture_frame record = {.kind = CAPTURE_FRAME_PYTHON,
+                                   .line = position.line,
+                                   .end_line = position.end_line,
+                                   .column = position.column,
+                                   .end_column = position.end_column,
+                                   .first_line = code->lines.first_line};
+    TRY(intern_text(recorder, code->name, &record.function));
+    TRY(intern_text(recorder, code->qualname, &record.qualname));
+    TRY(intern_text(recorder, code->filename, &record.file));
+    return capture_intern_frame(recorder->writer, &record, id);
+}
+
+static enum status intern_other_frame(struct recorder *recorder, enum sample_frame_kind kind, uint32_t *id) {
+    struct capture_frame record = {.kind = kind == SAMPLE_FRAME_GC ? CAPTURE_FRAME_GC : CAPTURE_FRAME_NATIVE,
+                                   .line = -1,
+                                   .end_line = -1,
+                                   .column = -1,
+                                   .end_column = -1,
+                                   .first_line = -1};
+    TRY(intern_text(recorder, kind == SAMPLE_FRAME_GC ? "<GC>" : "<native>", &record.function));
+    return capture_intern_frame(recorder->writer, &record, id);
+}
+
+static uint64_t key_of(const struct sample_frame *frame) {
+    if (frame->kind != SAMPLE_FRAME_PYTHON)
+        return frame->kind == SAMPLE_FRAME_GC ? GC_KEY : NATIVE_KEY;
+    return (uint64_t)frame->code->serial << 32 | (uint32_t)(frame->instruction_bytes + 1);
+}
+
+static enum status frame_id(struct recorder *recorder, struct recorded_process *process,
+                            const struct sample_frame *frame, uint32_t *id) {
+    uint64_t key = key_of(frame), known = 0;
+    if (map_get(&process->frames, key, &known)) {
+        *id = (uint32_t)known;
+        return STATUS_OK;
+    }
+    if (frame->kind == SAMPLE_FRAME_PYTHON)
+        TRY(intern_python_frame(recorder, frame, id));
+    else
+        TRY(intern_other_frame(recorder, frame->kind, id));
+    return map_set(&process->frames, key, *id);
+}
+
+/* A new epoch of the capture voids all ids. */
+static void follow_epoch(struct recorder *recorder, struct recorded_thread *thread) {
+    uint32_t epoch = capture_writer_epoch(recorder->writer);
+    if (epoch != recorder->epoch)
+        for (size_t i = 0; i < recorder->process_count; i++)
+            map_clear(&recorder->processes[i].frames);
+    recorder->epoch = epoch;
+    if (thread->epoch != epoch)
+        thread->valid = 0;
+    thread->epoch = epoch;
+}
+
+static enum status reserve(struct recorded_thread *thread, size_t count) {
+    if (count <= thread->capacity)
+        return STATUS_OK;
+    size_t capacity = thread->capacity > 0 ? thread->capacity : 32;
+    while (capacity < count)
+        capacity *= 2;
+    uint32_t *stacks = realloc(thread->stacks, capacity * sizeof stacks[0]);
+    if (stacks == NULL)
+        return STATUS_FAILED;
+    thread->stacks = stacks;
+    thread->capacity = capacity;
+    return STATUS_OK;
+}
+
+/* The id of the sample's stack: from where it differs from the thread's last one on, frame by frame. */
+static enum status stack_id(struct recorder *recorder, struct recorded_thread *thread, const struct sample *sample,
+                            uint32_t *id) {
+    struct recorded_process *process = &recorder->processes[sample->thread->process->number];
+    size_t from = sample->unchanged < thread->valid ? sample->unchanged : thread->valid;
+    TRY(reserve(thread, sample->count));
+    thread->valid = from;
+    for (size_t i = from; i < sample->count; i++) {
+        uint32_t frame = 0;
+        enum status status = frame_id(recorder, process, &sample->frames[i], &frame);
+        if (status == STATUS_OK)
+            status =
+                capture_intern_stack(recorder->writer, i > 0 ? thread->stacks[i - 1] : 0, frame, &thread->stacks[i]);
+        /* More than an epoch holds: the sample counts with as much of its stack as there is room for. */
+        if (status == STATUS_LIMIT)
+            break;
+        TRY(status);
+        thread->valid = i + 1;
+    }
+    *id = thread->valid > 0 ? thread->stacks[thread->valid - 1] : 0;
+    return STATUS_OK;
+}
+
+static enum status take_sample(struct sample_sink *sink, const struct sample *sample) {
+    static const enum capture_gil gil[] = {[SAMPLE_GIL_NONE] = CAPTURE_GIL_NONE,
+                                           [SAMPLE_GIL_HELD] = CAPTURE_GIL_HELD,
+                                           [SAMPLE_GIL_WAITING] = CAPTURE_GIL_WAITING};
+    struct recorder *recorder = recorder_of(sink);
+    struct recorded_thread *thread = sample->thread->receiver;
+    struct capture_sample record = {.thread = thread->id,
+                                    .time_ns = sample->time_ns,
+                                    .weight_ns = sample->weight_ns,
+                                    .run = sample->state == THREAD_RUNNING ? CAPTURE_RUNNING : CAPTURE_IDLE,
+                                    .gil = gil[sample->gil],
+                                    .collecting = sample->collecting};
+    follow_epoch(recorder, thread);
+    TRY(stack_id(recorder, thread, sample, &record.stack));
+    return capture_write_sample(recorder->writer, &record);
+}
+
+static enum status idle(struct sample_sink *sink, uint64_t now_ns) {
+    return capture_writer_flush(recorder_of(sink)->writer, now_ns);
+}
+
+static enum status code_forgotten(struct sample_sink *sink, struct sampled_process *process) {
+    map_clear(&recorder_of(sink)->processes[process->number].frames);
+    return STATUS_OK;
+}
+
+struct recorder *recorder_new(struct capture_writer *writer, const struct recorder_options *options) {
+    struct recorder *recorder = calloc(1, sizeof *recorder);
+    if (recorder == NULL)
+        return NULL;
+    recorder->sink = (struct sample_sink){process_started, process_ended, thread_started, thread_renamed,
+                                          thread_ended,    take_sample,   idle,           code_forgotten};
+    recorder->writer = writer;
+    recorder->options = *options;
+    recorder->epoch = capture_writer_epoch(writer);
+    return recorder;
+}
+
+struct sample_sink *recorder_sink(struct recorder *recorder) {
+    return &recorder->sink;
+}
+
+void recorder_free(struct recorder *recorder) {
+    if (recorder == NULL)
+        return;
+    for (size_t i = 0; i < recorder->process_count; i++)
+        map_release(&recorder->processes[i].frames);
+    free(recorder->processes);
+    free(recorder);
+}

@@ -1,0 +1,105 @@
+#include "process/thread_watch.h"
+
+#include "process/linux/linux_process.h"
+#include "process/linux/proc_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TEXT_BYTES = 1024 };
+
+struct thread_watch {
+    int schedstat_fd;
+    int stat_fd;
+    int syscall_fd; /* -1 where it may not be read */
+};
+
+static int open_file(const struct process *process, pid_t tid, const char *file) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "task/%d/%s", (int)tid, file);
+    return openat(process->dir_fd, name, O_RDONLY | O_CLOEXEC);
+}
+
+enum status thread_watch_open(struct process *process, pid_t tid, struct thread_watch **result) {
+    struct thread_watch *watch = malloc(sizeof *watch);
+    if (watch == NULL)
+        return STATUS_FAILED;
+    watch->stat_fd = open_file(process, tid, "stat");
+    int error_number = errno;
+    watch->schedstat_fd = open_file(process, tid, "schedstat");
+    watch->syscall_fd = open_file(process, tid, "syscall");
+    if (watch->stat_fd < 0) {
+        thread_watch_free(watch);
+        return status_from_errno(error_number);
+    }
+    *result = watch;
+    return STATUS_OK;
+}
+
+static void close_file(int fd) {
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+void thread_watch_free(struct thread_watch *watch) {
+    if (watch == NULL)
+        return;
+    close_file(watch->schedstat_fd);
+    close_file(watch->stat_fd);
+    close_file(watch->syscall_fd);
+    free(watch);
+}
+
+static enum status read_again(int fd, char *text) {
+    ssize_t got = pread(fd, text, TEXT_BYTES - 1, 0);
+    if (got <= 0)
+        return got == 0 ? STATUS_NO_PROCESS : status_from_errno(errno);
+    text[got] = '\0';
+    return STATUS_OK;
+}
+
+/* "cpu_ns run_delay_ns timeslices" (Documentation/scheduler/sched-stats.rst) */
+enum status thread_watch_activity(struct thread_watch *watch, struct thread_activity *activity) {
+    char text[TEXT_BYTES];
+    char *next = NULL;
+    if (watch->schedstat_fd < 0)
+        return STATUS_NOT_FOUND;
+    TRY(read_again(watch->schedstat_fd, text));
+    activity->cpu_ns = strtoull(text, &next, 10);
+    (void)strtoull(next, &next, 10);
+    activity->switches = strtoull(next, &next, 10);
+    /* Kernels without CONFIG_SCHED_INFO give zeros. */
+    return activity->switches == 0 ? STATUS_NOT_FOUND : STATUS_OK;
+}
+
+enum status thread_watch_state(struct thread_watch *watch, enum thread_run_state *state) {
+    char text[TEXT_BYTES];
+    struct proc_stat stat;
+    TRY(read_again(watch->stat_fd, text));
+    TRY(proc_parse_stat(text, &stat));
+    if (proc_state_ended(stat.state))
+        return STATUS_NO_PROCESS;
+    *state = stat.state == 'R' ? THREAD_RUNNING : THREAD_IDLE;
+    return STATUS_OK;
+}
+
+remote_addr thread_watch_futex(struct thread_watch *watch) {
+    char text[TEXT_BYTES];
+    bool is_vector = false;
+    if (watch->syscall_fd < 0 || read_again(watch->syscall_fd, text) != STATUS_OK)
+        return 0;
+    remote_addr address = proc_parse_futex(text, &is_vector);
+    return is_vector ? 0 : address;
+}
+
+size_t process_thread_count(struct process *process) {
+    struct stat info;
+    /* A directory's links are its folders and itself twice. */
+    if (fstatat(process->dir_fd, "task", &info, 0) != 0 || info.st_nlink < 2)
+        return 0;
+    return (size_t)info.st_nlink - 2;
+}

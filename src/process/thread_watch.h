@@ -1,0 +1,32 @@
+/* A thread's doings, asked for again and again: through descriptors that are kept open. */
+#ifndef STROBE_PROCESS_THREAD_WATCH_H
+#define STROBE_PROCESS_THREAD_WATCH_H
+
+#include "process/process.h"
+
+struct thread_activity {
+    /* CPU time since the thread's birth. While it runs the kernel brings this up to date at its ticks only (1 to 10 ms);
+     * it is exact when the thread does not run. */
+    uint64_t cpu_ns;
+    /* How often it was put on a processor: unchanged, and not running, means that it has done nothing since. */
+    uint64_t switches;
+};
+
+struct thread_watch;
+
+/* `tid` as strobe sees it. STATUS_NO_PROCESS when there is no such thread (any more). */
+enum status thread_watch_open(struct process *process, pid_t tid, struct thread_watch **watch) MUST_USE;
+void thread_watch_free(struct thread_watch *watch);
+
+/* One cheap call (0.3 µs). STATUS_NO_PROCESS when the thread has ended; STATUS_NOT_FOUND where the kernel keeps no
+ * schedstat (then thread_watch_state alone tells). */
+enum status thread_watch_activity(struct thread_watch *watch, struct thread_activity *activity) MUST_USE;
+/* Whether it runs or wants to (1.1 µs). */
+enum status thread_watch_state(struct thread_watch *watch, enum thread_run_state *state) MUST_USE;
+/* The futex that it waits on, 0 for none (1 µs). */
+remote_addr thread_watch_futex(struct thread_watch *watch);
+
+/* How many threads the process has: one cheap call. 0 when it has ended. */
+size_t process_thread_count(struct process *process);
+
+#endif

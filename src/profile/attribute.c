@@ -1,0 +1,335 @@
+/* A profile's stacks are a tree whose parents come before their children. So nothing here walks a stack: what a stack
+ * is charged to is passed down the tree, sums are passed up it, and one walk over it tells which frame of a recursion
+ * is the outermost. All of it is linear in the number of stacks, however deep they are. */
+#include "profile/attribute.h"
+
+#include "base/digest.h"
+#include "profile/builder.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a frame is to this attribution. */
+enum { FRAME_HIDDEN, FRAME_LIBRARY, FRAME_USER };
+
+struct row_table {
+    struct attribute_row *rows;
+    size_t count, capacity;
+    struct digest_map index; /* -> row + 1 */
+    uint32_t *of_frame;      /* frame -> row; meaningless for hidden frames */
+    uint32_t *active_count;  /* row -> how many frames of the path being walked are it */
+};
+
+struct work {
+    const struct profile *profile;
+    const struct attribute_options *options;
+    struct attribution *result;
+    uint8_t *frame_class;
+    uint32_t *charged; /* stack -> the stack whose innermost frame has its self; 0: none */
+    bool *has_user;    /* stack -> user code is in it */
+    uint64_t *sums;    /* stack × measure -> of it and the stacks below it that count alike */
+    uint32_t *first_child;
+    uint32_t *next_sibling;
+    struct row_table lines, functions;
+    int measures[MEASURE_COUNT]; /* those taken */
+    int measure_count;
+};
+
+static const struct attribute_options DEFAULTS = {.thread = ATTRIBUTE_ANY, .process = ATTRIBUTE_ANY};
+
+bool attribute_glob_matches(const char *glob, const char *path) {
+    if (fnmatch(glob, path, 0) == 0)
+        return true;
+    if (*glob == '/' || *glob == '*')
+        return false;
+    for (const char *slash = strchr(path, '/'); slash != NULL; slash = strchr(slash + 1, '/'))
+        if (fnmatch(glob, slash + 1, 0) == 0)
+            return true;
+    return false;
+}
+
+static bool any_matches(const char *const *globs, size_t count, const char *path) {
+    for (size_t i = 0; i < count; i++)
+        if (attribute_glob_matches(globs[i], path))
+            return true;
+    return false;
+}
+
+static uint8_t classify(const struct attribute_options *options, const struct profile_frame *frame) {
+    /* Without a file there is no line to charge: the garbage collector's and C's time is the caller's. */
+    if (*frame->file == '\0' || any_matches(options->exclude, options->exclude_count, frame->file))
+        return FRAME_HIDDEN;
+    if (options->only_count > 0)
+        return any_matches(options->only, options->only_count, frame->file) ? FRAME_USER : FRAME_HIDDEN;
+    return options->all || !frame->is_library ? FRAME_USER : FRAME_LIBRARY;
+}
+
+static void classify_frames(struct work *work) {
+    const struct profile *profile = work->profile;
+    const char *last_file = NULL;
+    bool last_library = false;
+    for (size_t i = 0; i < profile->frame_count; i++) {
+        const struct profile_frame *frame = &profile->frames[i];
+        /* Neighbours often share the file, and globs are slow. */
+        bool is_like_last = frame->file == last_file && frame->is_library == last_library && i > 0;
+        work->frame_class[i] = is_like_last ? work->frame_class[i - 1] : classify(work->options, frame);
+        last_file = frame->file;
+        last_library = frame->is_library;
+    }
+}
+
+/* Of several functions on one line (a lambda in its call) the line is the one's that begins first. */
+static bool is_better_name(const struct profile_frame *frame, const struct attribute_row *row) {
+    return frame->first_line < row->first_line ||
+           (frame->first_line == row->first_line && strcmp(frame->qualname, row->qualname) < 0);
+}
+
+static enum status find_row(struct row_table *table, const struct profile_frame *frame, bool is_line, uint32_t *row) {
+    const uint64_t fields[] = {(uintptr_t)frame->file, is_line ? 0 : (uintptr_t)frame->function,
+                               (uint32_t)(is_line ? frame->line : frame->first_line)};
+    struct digest key = digest_of(fields, sizeof fields);
+    uint32_t known = digest_map_get(&table->index, key);
+    if (known == 0) {
+        TRY(builder_reserve((void **)&table->rows, table->count, &table->capacity, sizeof table->rows[0]));
+        TRY(digest_map_set(&table->index, key, (uint32_t)table->count + 1));
+        table->rows[table->count++] = (struct attribute_row){.file = frame->file, .line = is_line ? frame->line : -1};
+        known = (uint32_t)table->count;
+    }
+    struct attribute_row *found = &table->rows[known - 1];
+    if (found->function == NULL || is_better_name(frame, found)) {
+        found->function = frame->function;
+        found->qualname = frame->qualname;
+        found->first_line = frame->first_line;
+    }
+    *row = known - 1;
+    return STATUS_OK;
+}
+
+static enum status make_rows(struct work *work, struct row_table *table, bool is_line) {
+    const struct profile *profile = work->profile;
+    table->of_frame = calloc(profile->frame_count, sizeof table->of_frame[0]);
+    if (table->of_frame == NULL)
+        return STATUS_FAILED;
+    for (size_t i = 0; i < profile->frame_count; i++)
+        if (work->frame_class[i] != FRAME_HIDDEN)
+            TRY(find_row(table, &profile->frames[i], is_line, &table->of_frame[i]));
+    table->active_count = calloc(table->count + 1, sizeof table->active_count[0]);
+    return table->active_count != NULL ? STATUS_OK : STATUS_FAILED;
+}
+
+/* Down the tree: the innermost user frame at or above each stack; where there is none, the innermost frame that may
+ * be shown at all. */
+static void charge_stacks(struct work *work) {
+    for (uint32_t i = 1; i < work->profile->stack_count; i++) {
+        uint32_t parent = work->profile->stacks[i].parent;
+        uint8_t class = work->frame_class[work->profile->stacks[i].frame];
+        work->has_user[i] = work->has_user[parent] || class == FRAME_USER;
+        bool is_charged = class == FRAME_USER || (class == FRAME_LIBRARY && !work->has_user[i]);
+        work->charged[i] = is_charged ? i : work->charged[parent];
+    }
+}
+
+static bool is_wanted(const struct work *work, const struct profile_entry *entry) {
+    const struct attribute_options *options = work->options;
+    return (options->thread == ATTRIBUTE_ANY || options->thread == entry->thread) &&
+           (options->process == ATTRIBUTE_ANY || options->process == work->profile->threads[entry->thread].process);
+}
+
+static void add(uint64_t *sum, uint64_t amount) {
+    *sum = saturating_add(*sum, amount);
+}
+
+static uint64_t *sum_of(const struct work *work, uint32_t stack, int measure) {
+    return &work->sums[(size_t)stack * (size_t)work->measure_count + (size_t)measure];
+}
+
+static void count_entry(struct work *work, const struct profile_entry *entry, int measure, uint64_t amount) {
+    struct attribution *result = work->result;
+    enum measure id = (enum measure)work->measures[measure];
+    uint32_t charged = work->charged[entry->stack];
+    if (charged == 0) {
+        add(&result->left_out[id], amount);
+        return;
+    }
+    uint32_t frame = work->profile->stacks[charged].frame;
+    add(&work->lines.rows[work->lines.of_frame[frame]].self[id], amount);
+    add(&work->functions.rows[work->functions.of_frame[frame]].self[id], amount);
+    add(&result->sums[id], amount);
+    add(&result->threads[entry->thread][id], amount);
+    add(&result->processes[work->profile->threads[entry->thread].process][id], amount);
+    add(sum_of(work, entry->stack, measure), amount);
+}
+
+static void count_entries(struct work *work) {
+    for (size_t i = 0; i < work->profile->entry_count; i++)
+        if (is_wanted(work, &work->profile->entries[i]))
+            for (int m = 0; m < work->measure_count; m++)
+                count_entry(work, &work->profile->entries[i], m,
+                            profile_value(work->profile, i, (enum measure)work->measures[m]));
+}
+
+/* Up the tree. What has user code in it is nothing to a caller that has none: a stack stands for itself only when it
+ * has none at all. */
+static void sum_up(struct work *work) {
+    for (uint32_t i = (uint32_t)work->profile->stack_count; i-- > 1;) {
+        uint32_t parent = work->profile->stacks[i].parent;
+        work->next_sibling[i] = work->first_child[parent];
+        work->first_child[parent] = i;
+        if (parent == 0 || work->has_user[i] != work->has_user[parent])
+            continue;
+        for (int m = 0; m < work->measure_count; m++)
+            add(sum_of(work, parent, m), *sum_of(work, i, m));
+    }
+}
+
+static bool has_total(const struct work *work, uint32_t stack) {
+    uint8_t class = work->frame_class[work->profile->stacks[stack].frame];
+    return work->has_user[stack] ? class == FRAME_USER : class == FRAME_LIBRARY;
+}
+
+static void enter_row(const struct work *work, struct row_table *table, uint32_t stack) {
+    uint32_t row = table->of_frame[work->profile->stacks[stack].frame];
+    if (table->active_count[row]++ > 0)
+        return;
+    for (int m = 0; m < work->measure_count; m++)
+        add(&table->rows[row].total[work->measures[m]], *sum_of(work, stack, m));
+}
+
+static void enter_stack(struct work *work, uint32_t stack) {
+    if (stack != 0 && has_total(work, stack)) {
+        enter_row(work, &work->lines, stack);
+        enter_row(work, &work->functions, stack);
+    }
+}
+
+static void leave_stack(struct work *work, uint32_t stack) {
+    if (stack != 0 && has_total(work, stack)) {
+        uint32_t frame = work->profile->stacks[stack].frame;
+        work->lines.active_count[work->lines.of_frame[frame]]--;
+        work->functions.active_count[work->functions.of_frame[frame]]--;
+    }
+}
+
+/* Through the whole tree, children before siblings, so that active_count says what the path down to here holds. */
+static void count_totals(struct work *work) {
+    uint32_t stack = 0;
+    for (;;) {
+        if (work->first_child[stack] != 0) {
+            stack = work->first_child[stack];
+            enter_stack(work, stack);
+            continue;
+        }
+        leave_stack(work, stack);
+        while (stack != 0 && work->next_sibling[stack] == 0) {
+            stack = work->profile->stacks[stack].parent;
+            leave_stack(work, stack);
+        }
+        if (stack == 0)
+            return;
+        stack = work->next_sibling[stack];
+        enter_stack(work, stack);
+    }
+}
+
+static int compare_numbers(int32_t left, int32_t right) {
+    return (left > right) - (left < right);
+}
+
+static int compare_rows(const void *left, const void *right) {
+    const struct attribute_row *a = left;
+    const struct attribute_row *b = right;
+    int order = a->file != b->file ? strcmp(a->file, b->file) : 0;
+    order = order != 0 ? order : compare_numbers(a->line, b->line);
+    order = order != 0 ? order : compare_numbers(a->first_line, b->first_line);
+    return order != 0 ? order : strcmp(a->function, b->function);
+}
+
+static bool is_row_empty(const struct attribute_row *row) {
+    for (int m = 0; m < MEASURE_COUNT; m++)
+        if (row->self[m] != 0 || row->total[m] != 0)
+            return false;
+    return true;
+}
+
+/* Drops the rows that nothing was charged to, and hands the others over. */
+static void finish_rows(struct row_table *table, struct attribute_row **rows, size_t *count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < table->count; i++)
+        if (!is_row_empty(&table->rows[i]))
+            table->rows[kept++] = table->rows[i];
+    if (kept > 0)
+        qsort(table->rows, kept, sizeof table->rows[0], compare_rows);
+    *rows = table->rows;
+    *count = kept;
+    table->rows = NULL;
+}
+
+static bool allocate(struct work *work) {
+    const struct profile *profile = work->profile;
+    for (int m = 0; m < MEASURE_COUNT; m++)
+        if (profile_has(profile, (enum measure)m))
+            work->measures[work->measure_count++] = m;
+    work->frame_class = calloc(profile->frame_count, sizeof work->frame_class[0]);
+    work->charged = calloc(profile->stack_count, sizeof work->charged[0]);
+    work->has_user = calloc(profile->stack_count, sizeof work->has_user[0]);
+    work->sums = calloc(profile->stack_count, ((size_t)work->measure_count + 1) * sizeof work->sums[0]);
+    work->first_child = calloc(profile->stack_count, sizeof work->first_child[0]);
+    work->next_sibling = calloc(profile->stack_count, sizeof work->next_sibling[0]);
+    work->result->threads = calloc(profile->thread_count + 1, sizeof work->result->threads[0]);
+    work->result->processes = calloc(profile->process_count + 1, sizeof work->result->processes[0]);
+    return work->frame_class != NULL && work->charged != NULL && work->has_user != NULL && work->sums != NULL &&
+           work->first_child != NULL && work->next_sibling != NULL && work->result->threads != NULL &&
+           work->result->processes != NULL;
+}
+
+static void release_rows(struct row_table *table) {
+    free(table->rows);
+    free(table->of_frame);
+    free(table->active_count);
+    digest_map_release(&table->index);
+}
+
+static enum status attribute(struct work *work) {
+    if (!allocate(work))
+        return STATUS_FAILED;
+    classify_frames(work);
+    TRY(make_rows(work, &work->lines, true));
+    TRY(make_rows(work, &work->functions, false));
+    charge_stacks(work);
+    count_entries(work);
+    sum_up(work);
+    count_totals(work);
+    finish_rows(&work->lines, &work->result->lines, &work->result->line_count);
+    finish_rows(&work->functions, &work->result->functions, &work->result->function_count);
+    return STATUS_OK;
+}
+
+enum status attribute_profile(const struct profile *profile, const struct attribute_options *options,
+                              struct attribution *attribution, struct error *error) {
+    *attribution = (struct attribution){0};
+    struct work work = {.profile = profile, .options = options != NULL ? options : &DEFAULTS, .result = attribution};
+    enum status status = attribute(&work);
+    free(work.frame_class);
+    free(work.charged);
+    free(work.has_user);
+    free(work.sums);
+    free(work.first_child);
+    free(work.next_sibling);
+    release_rows(&work.lines);
+    release_rows(&work.functions);
+    if (status != STATUS_OK) {
+        attribution_release(attribution);
+        return error_set(error, status, "cannot attribute the profile: %s",
+                         status == STATUS_FAILED ? "out of memory" : status_name(status));
+    }
+    return STATUS_OK;
+}
+
+void attribution_release(struct attribution *attribution) {
+    free(attribution->lines);
+    free(attribution->functions);
+    free(attribution->threads);
+    free(attribution->processes);
+    *attribution = (struct attribution){0};
+}

@@ -1,0 +1,40 @@
+/* What a profile needs only while it is made. */
+#ifndef STROBE_PROFILE_BUILDER_H
+#define STROBE_PROFILE_BUILDER_H
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/digest.h"
+#include "profile/build.h"
+
+struct profile_builder {
+    struct arena arena;      /* texts, and lists of them */
+    struct digest_map texts; /* content -> index in text_list + 1 */
+    const char **text_list;
+    size_t text_count, text_capacity;
+    struct buffer safe;                        /* a text being made safe */
+    struct digest_map frames, stacks, entries; /* -> index; entries + 1 */
+    size_t frame_capacity, stack_capacity, entry_capacity;
+    size_t process_capacity, thread_capacity, sample_capacity, fact_capacity;
+    bool samples_unsorted;
+};
+
+/* Texts here are interned ones; qualname may be "". */
+enum status builder_intern_frame(struct profile *profile, const struct profile_frame *like, uint32_t *index) MUST_USE;
+enum status builder_set_process(struct profile *profile, uint32_t index,
+                                const struct capture_process *process) MUST_USE;
+enum status builder_set_thread(struct profile *profile, uint32_t index, const struct capture_thread *thread) MUST_USE;
+enum status builder_append_fact(struct profile *profile, struct capture_text key, struct capture_text value) MUST_USE;
+/* Something of a process was seen at this time of the profile's time line. */
+void builder_note_time(struct profile *profile, uint32_t process, uint64_t time_ns);
+/* Sums up what is known per process, and sorts the samples. */
+void builder_finish(struct profile *profile);
+
+/* Room for one more item in an array of `count`. */
+enum status builder_reserve(void **array, size_t count, size_t *capacity, size_t item_bytes) MUST_USE;
+uint64_t saturating_add(uint64_t left, uint64_t right);
+
+/* Whether a file's path tells that it is not the user's. */
+bool library_path(const struct profile *profile, const char *path);
+
+#endif

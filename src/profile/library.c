@@ -1,0 +1,54 @@
+/* Which files are library code. */
+#include "profile/builder.h"
+
+#include <string.h>
+
+static bool starts_with(const char *text, const char *beginning) {
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+/* Whether `text` goes on with a version as in python3.13t/ */
+static bool is_version_folder(const char *text) {
+    size_t digits = strspn(text, "0123456789");
+    text += digits;
+    text += *text == 't';
+    text += *text == 'd';
+    return digits > 0 && *text == '/';
+}
+
+/* lib/python3.13/ and lib64/python3.13t/ are the standard library's home in every layout of sysconfig on Unix;
+ * python313.zip is what an embedded Python has for it. */
+static bool is_in_standard_library(const char *path) {
+    for (const char *at = strstr(path, "/lib"); at != NULL; at = strstr(at + 1, "/lib")) {
+        const char *folder = at + strlen("/lib");
+        folder += starts_with(folder, "64") ? 2 : 0;
+        if (starts_with(folder, "/python3.") && is_version_folder(folder + strlen("/python3.")))
+            return true;
+    }
+    const char *archive = strstr(path, "/python3");
+    return archive != NULL && starts_with(archive + 8 + strspn(archive + 8, "0123456789"), ".zip/");
+}
+
+static bool is_inside(const char *path, const char *folder) {
+    size_t length = strlen(folder);
+    while (length > 0 && folder[length - 1] == '/')
+        length--;
+    return length > 0 && strncmp(path, folder, length) == 0 && path[length] == '/';
+}
+
+bool library_path(const struct profile *profile, const char *path) {
+    /* Code without a file that some library made: numpy's dispatchers, attrs's methods. Other names in angle brackets
+     * (<string>, <stdin>, <ipython-input-1>) are what a user typed. */
+    static const char *const GENERATED[] = {"<frozen ", "<__array_function__ ", "<attrs generated "};
+    for (size_t i = 0; i < sizeof GENERATED / sizeof GENERATED[0]; i++)
+        if (starts_with(path, GENERATED[i]))
+            return true;
+    if (*path == '\0' || strstr(path, "/site-packages/") != NULL || strstr(path, "/dist-packages/") != NULL ||
+        is_in_standard_library(path))
+        return true;
+    for (size_t p = 0; p < profile->process_count; p++)
+        for (size_t i = 0; i < profile->processes[p].library_count; i++)
+            if (is_inside(path, profile->processes[p].libraries[i]))
+                return true;
+    return false;
+}

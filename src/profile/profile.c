@@ -1,0 +1,125 @@
+#include "profile/profile.h"
+
+#include "profile/builder.h"
+
+#include <stdlib.h>
+
+static const struct measure_facts {
+    const char *name;
+    enum measure_unit unit;
+} MEASURES[MEASURE_COUNT] = {
+    [MEASURE_SAMPLES] = {"samples", UNIT_COUNT},
+    [MEASURE_WALL_NS] = {"wall", UNIT_NS},
+    [MEASURE_CPU_NS] = {"cpu", UNIT_NS},
+    [MEASURE_CPU_PYTHON_NS] = {"cpu_python", UNIT_NS},
+    [MEASURE_CPU_NATIVE_NS] = {"cpu_native", UNIT_NS},
+    [MEASURE_CPU_KERNEL_NS] = {"cpu_kernel", UNIT_NS},
+    [MEASURE_WAIT_NS] = {"wait", UNIT_NS},
+    [MEASURE_GIL_WAIT_NS] = {"gil_wait", UNIT_NS},
+    [MEASURE_ALLOC_BYTES] = {"alloc_bytes", UNIT_BYTES},
+    [MEASURE_ALLOC_COUNT] = {"alloc_count", UNIT_COUNT},
+    [MEASURE_PEAK_BYTES] = {"peak_bytes", UNIT_BYTES},
+    [MEASURE_LIVE_BYTES] = {"live_bytes", UNIT_BYTES},
+    [MEASURE_PYTHON_BYTES] = {"python_bytes", UNIT_BYTES},
+    [MEASURE_COPY_BYTES] = {"copy_bytes", UNIT_BYTES},
+    [MEASURE_GPU_NS] = {"gpu", UNIT_NS},
+    [MEASURE_GPU_BYTES] = {"gpu_bytes", UNIT_BYTES},
+};
+
+_Static_assert((int)MEASURE_COUNT == (int)CAPTURE_MEASURES, "the model has the measures of the file");
+
+enum measure_unit measure_unit(enum measure measure) {
+    return MEASURES[measure].unit;
+}
+
+const char *measure_name(enum measure measure) {
+    return MEASURES[measure].name;
+}
+
+static bool make_first_items(struct profile *profile) {
+    profile->frames = calloc(1, sizeof profile->frames[0]);
+    profile->stacks = calloc(1, sizeof profile->stacks[0]);
+    if (profile->frames == NULL || profile->stacks == NULL)
+        return false;
+    profile->frames[0] = (struct profile_frame){
+        .function = "",
+        .qualname = "",
+        .file = "",
+        .line = -1,
+        .end_line = -1,
+        .column = -1,
+        .end_column = -1,
+        .first_line = -1,
+        .is_library = true,
+    };
+    profile->frame_count = profile->builder->frame_capacity = 1;
+    profile->stack_count = profile->builder->stack_capacity = 1;
+    return true;
+}
+
+struct profile *profile_new(void) {
+    struct profile *profile = calloc(1, sizeof *profile);
+    if (profile == NULL)
+        return NULL;
+    profile->builder = calloc(1, sizeof *profile->builder);
+    if (profile->builder == NULL || !make_first_items(profile)) {
+        profile_free(profile);
+        return NULL;
+    }
+    profile->damage.ended = true;
+    /* Four characters for each byte of the longest text. */
+    buffer_init(&profile->builder->safe, 1 << 20);
+    return profile;
+}
+
+static void free_builder(struct profile_builder *builder) {
+    if (builder == NULL)
+        return;
+    arena_release(&builder->arena);
+    digest_map_release(&builder->texts);
+    digest_map_release(&builder->frames);
+    digest_map_release(&builder->stacks);
+    digest_map_release(&builder->entries);
+    buffer_release(&builder->safe);
+    free(builder->text_list);
+    free(builder);
+}
+
+void profile_free(struct profile *profile) {
+    if (profile == NULL)
+        return;
+    free_builder(profile->builder);
+    for (int i = 0; i < MEASURE_COUNT; i++)
+        free(profile->columns[i]);
+    free(profile->frames);
+    free(profile->stacks);
+    free(profile->processes);
+    free(profile->threads);
+    free(profile->entries);
+    free(profile->samples);
+    free(profile->facts);
+    free(profile);
+}
+
+bool profile_has(const struct profile *profile, enum measure measure) {
+    return profile->columns[measure] != NULL;
+}
+
+uint64_t profile_value(const struct profile *profile, size_t entry, enum measure measure) {
+    return profile->columns[measure] != NULL ? profile->columns[measure][entry] : 0;
+}
+
+uint64_t profile_total(const struct profile *profile, enum measure measure) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < profile->entry_count; i++)
+        total = saturating_add(total, profile_value(profile, i, measure));
+    return total;
+}
+
+enum measure profile_main_measure(const struct profile *profile) {
+    static const enum measure BY_RANK[] = {MEASURE_WALL_NS, MEASURE_CPU_NS, MEASURE_SAMPLES, MEASURE_ALLOC_BYTES};
+    for (size_t i = 0; i < sizeof BY_RANK / sizeof BY_RANK[0]; i++)
+        if (profile_has(profile, BY_RANK[i]))
+            return BY_RANK[i];
+    return MEASURE_SAMPLES;
+}

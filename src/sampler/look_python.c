@@ -1,0 +1,260 @@
+#include "sampler/look_python.h"
+
+#include "base/map.h"
+#include "cpython/locals.h"
+#include "cpython/repr.h"
+#include "unwind/python_stack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    /* How often a running thread's stack is read anew until it agrees with itself. */
+    MAX_ATTEMPTS = 20,
+    TYPE_NAME_LIMIT_BYTES = 4096,
+    /* A character is at most 12 bytes long: a surrogate pair as two escapes. */
+    BYTES_PER_CHARACTER = 12,
+    /* Of all threads together. A thousand threads of ten thousand frames each are ten million. */
+    MAX_FRAMES = 1 << 24,
+    MAX_LOCALS_BYTES = 1 << 30,
+};
+
+/* A last line of defence, well beyond what the two above add up to. */
+static const size_t MAX_LOOK_BYTES = (size_t)1 << 32;
+
+/* What is alive while the interpreters are read. */
+struct taker {
+    struct runtime *runtime;
+    const struct look_options *options;
+    const struct look_system *system;
+    struct look *look;
+    struct budget *budget;
+    struct budget reserve; /* what locals must leave of the budget: half */
+    struct code_cache codes;
+    struct stack_reader stacks;
+    struct python_stack stack;
+    struct map seen; /* interpreters and threads: a list that bites its own tail ends there */
+    size_t frame_count;
+    struct interp interp; /* the one being read */
+    struct thread_names names;
+    size_t interpreter_capacity;
+};
+
+static enum status append_interpreter(struct taker *taker) {
+    struct look *look = taker->look;
+    if (look->interpreter_count == taker->interpreter_capacity) {
+        size_t capacity = taker->interpreter_capacity > 0 ? taker->interpreter_capacity * 2 : 4;
+        struct look_interpreter *items = realloc(look->interpreters, capacity * sizeof items[0]);
+        if (items == NULL)
+            return STATUS_FAILED;
+        look->interpreters = items;
+        taker->interpreter_capacity = capacity;
+    }
+    const struct interp *interp = &taker->interp;
+    look->interpreters[look->interpreter_count++] =
+        (struct look_interpreter){interp->id, interp->gil_enabled, interp->collecting};
+    return STATUS_OK;
+}
+
+/* The locals of one frame, gathered before their number is known. */
+struct locals_collector {
+    struct taker *taker;
+    struct look_local *items;
+    size_t count;
+    size_t capacity;
+};
+
+static bool affords_locals(const struct taker *taker) {
+    const struct budget *budget = taker->budget;
+    return taker->look->arena.size_bytes < MAX_LOCALS_BYTES &&
+           (budget == NULL || (!budget->exhausted && budget->reads_left > taker->reserve.reads_left &&
+                               budget->bytes_left > taker->reserve.bytes_left));
+}
+
+static enum status text_of(struct taker *taker, remote_addr value, bool type_name, const char **text) {
+    size_t limit = taker->options->locals_chars * BYTES_PER_CHARACTER;
+    struct buffer buffer;
+    buffer_init(&buffer, type_name ? TYPE_NAME_LIMIT_BYTES : limit + TYPE_NAME_LIMIT_BYTES);
+    enum status status = type_name ? repr_append_type_name(taker->runtime, value, &buffer)
+                                   : repr_append(taker->runtime, value, taker->options->locals_chars, &buffer);
+    if (status == STATUS_OK || status == STATUS_LIMIT) {
+        *text = arena_copy_text(&taker->look->arena, buffer_text(&buffer), buffer.size_bytes);
+        status = *text != NULL ? STATUS_OK : STATUS_FAILED;
+    }
+    buffer_release(&buffer);
+    return status;
+}
+
+static enum status collect_local(void *context, const char *name, remote_addr value, bool argument) {
+    struct locals_collector *collector = context;
+    struct taker *taker = collector->taker;
+    if (!affords_locals(taker))
+        return STATUS_LIMIT;
+    if (collector->count == collector->capacity) {
+        size_t capacity = collector->capacity > 0 ? collector->capacity * 2 : 16;
+        struct look_local *items = realloc(collector->items, capacity * sizeof items[0]);
+        if (items == NULL)
+            return STATUS_FAILED;
+        collector->items = items;
+        collector->capacity = capacity;
+    }
+    struct look_local local = {.argument = argument, .type = "?", .value = "<unreadable>"};
+    local.name = arena_copy_text(&taker->look->arena, name, strlen(name));
+    if (local.name == NULL || text_of(taker, value, true, &local.type) == STATUS_FAILED ||
+        text_of(taker, value, false, &local.value) == STATUS_FAILED)
+        return STATUS_FAILED;
+    collector->items[collector->count++] = local;
+    return STATUS_OK;
+}
+
+static enum status read_locals(struct taker *taker, const struct stack_frame *from, struct look_frame *to) {
+    struct locals_collector collector = {.taker = taker};
+    to->locals_status = STATUS_LIMIT;
+    if (affords_locals(taker))
+        to->locals_status = locals_visit(taker->runtime, stack_reader_memory(&taker->stacks), &from->frame, from->code,
+                                         collect_local, &collector);
+    struct look_local *items = arena_take(&taker->look->arena, collector.count * sizeof items[0] + 1);
+    if (items != NULL && collector.count > 0)
+        memcpy(items, collector.items, collector.count * sizeof items[0]);
+    free(collector.items);
+    to->locals = items;
+    to->local_count = collector.count;
+    return items == NULL || to->locals_status == STATUS_FAILED ? STATUS_FAILED : STATUS_OK;
+}
+
+static enum status fill_frame(struct taker *taker, const struct stack_frame *from, struct look_frame *to) {
+    *to = (struct look_frame){.status = from->status, .position = from->position};
+    if (from->status != STATUS_OK)
+        return STATUS_OK;
+    /* The texts belong to the code cache, whose arena the look takes over at the end. */
+    to->function = from->code->name;
+    to->qualname = from->code->qualname;
+    to->file = from->code->filename;
+    to->collecting = taker->interp.gc_frame != 0 && taker->interp.gc_frame == from->frame.address;
+    return taker->options->with_locals ? read_locals(taker, from, to) : STATUS_OK;
+}
+
+static enum status fill_frames(struct taker *taker, struct look_thread *thread) {
+    const struct python_stack *stack = &taker->stack;
+    size_t room = MAX_FRAMES - taker->frame_count;
+    size_t count = stack->count < room ? stack->count : room;
+    thread->frames = arena_take(&taker->look->arena, count * sizeof thread->frames[0] + 1);
+    if (thread->frames == NULL)
+        return STATUS_FAILED;
+    thread->consistent = stack->consistent;
+    thread->cut = stack->cut || count < stack->count;
+    taker->frame_count += count;
+    for (size_t i = 0; i < count; i++) {
+        TRY(fill_frame(taker, &stack->frames[i], &thread->frames[i]));
+        thread->collecting |= thread->frames[i].collecting;
+        thread->frame_count++;
+    }
+    return STATUS_OK;
+}
+
+static enum status describe_thread(struct taker *taker, const struct thread_state *state, struct look_thread *thread) {
+    const struct interp *interp = &taker->interp;
+    const struct thread_name *name = thread_names_find(&taker->names, state->thread_id);
+    thread->has_python = true;
+    thread->thread_id = state->thread_id;
+    thread->native_id = state->native_thread_id;
+    thread->interpreter = interp->id;
+    thread->gil = interp->gil_holder == state->address ? GIL_HELD : GIL_NONE;
+    thread->name = name != NULL ? name->name : NULL;
+    /* Before 3.15 a collection does not say where it runs; with a GIL it is the thread that holds it. */
+    thread->collecting = interp->collecting && interp->gc_frame == 0 && thread->gil == GIL_HELD;
+    if (taker->system == NULL)
+        return STATUS_OK;
+    return taker->system->describe(taker->system->context, interp, state, name, thread);
+}
+
+static enum status take_thread(struct taker *taker, struct thread_state *state) {
+    struct look_thread *thread = NULL;
+    TRY(look_add_thread(taker->look, &thread));
+    TRY(describe_thread(taker, state, thread));
+    enum status status = python_stack_read(&taker->stacks, state, MAX_ATTEMPTS, &taker->stack);
+    if (status != STATUS_OK && status != STATUS_FAILED) {
+        /* The thread ended meanwhile. */
+        taker->look->thread_count--;
+        return status == STATUS_NO_PROCESS ? status : STATUS_OK;
+    }
+    TRY(status);
+    return fill_frames(taker, thread);
+}
+
+/* CPython's list begins with the newest thread. */
+static void oldest_first(struct look_thread *threads, size_t count) {
+    for (size_t i = 0; i < count / 2; i++) {
+        struct look_thread swapped = threads[i];
+        threads[i] = threads[count - 1 - i];
+        threads[count - 1 - i] = swapped;
+    }
+}
+
+/* *first: whether this interpreter or thread was not met before. */
+static enum status meet(struct taker *taker, remote_addr address, bool *first) {
+    uint64_t ignored = 0;
+    *first = !map_get(&taker->seen, address, &ignored);
+    return *first ? map_set(&taker->seen, address, 1) : STATUS_OK;
+}
+
+static enum status take_interpreter(struct taker *taker) {
+    size_t first = taker->look->thread_count;
+    TRY(append_interpreter(taker));
+    TRY(thread_names_read(taker->runtime, &taker->interp, &taker->look->arena, &taker->names));
+    remote_addr address = taker->interp.threads_head;
+    while (address != 0 && taker->look->thread_count < MAX_THREADS) {
+        struct thread_state state;
+        bool is_new = false;
+        TRY(meet(taker, address, &is_new));
+        /* A list that breaks under our hands costs the threads behind the break. */
+        if (!is_new || thread_state_read(taker->runtime, address, &state) != STATUS_OK ||
+            state.interp != taker->interp.address)
+            break;
+        address = state.next;
+        TRY(take_thread(taker, &state));
+    }
+    /* The first interpreter found may have none yet. */
+    if (taker->look->thread_count > first)
+        oldest_first(taker->look->threads + first, taker->look->thread_count - first);
+    return STATUS_OK;
+}
+
+static enum status take_interpreters(struct taker *taker) {
+    remote_addr address = 0;
+    TRY(interp_first(taker->runtime, &address));
+    while (address != 0 && taker->look->interpreter_count < MAX_INTERPRETERS) {
+        bool is_new = false;
+        TRY(meet(taker, address, &is_new));
+        if (!is_new || interp_read(taker->runtime, address, &taker->interp) != STATUS_OK)
+            break;
+        address = taker->interp.next;
+        TRY(take_interpreter(taker));
+    }
+    return STATUS_OK;
+}
+
+enum status look_python_take(struct runtime *runtime, const struct look_options *options, struct budget *budget,
+                             const struct look_system *system, struct look *look) {
+    struct taker taker = {
+        .runtime = runtime, .options = options, .system = system, .look = look, .budget = budget, .reserve = {0}};
+    if (budget != NULL)
+        taker.reserve = (struct budget){.reads_left = budget->reads_left / 2, .bytes_left = budget->bytes_left / 2};
+    look->version = runtime->version;
+    look->free_threaded = runtime->layout.free_threaded;
+    look->newer_than_known = runtime->layout.newer_than_known;
+    look->arena.limit_bytes = MAX_LOOK_BYTES;
+    code_cache_init(&taker.codes, runtime);
+    stack_reader_init(&taker.stacks, runtime, &taker.codes);
+    stack_reader_limit(&taker.stacks, budget);
+    enum status status = take_interpreters(&taker);
+    look->exhausted = budget != NULL && budget->exhausted;
+    /* The names in the look point into the code cache's arena. */
+    look->code_arena = taker.codes.arena;
+    taker.codes.arena = (struct arena){0};
+    code_cache_release(&taker.codes);
+    stack_reader_release(&taker.stacks);
+    python_stack_release(&taker.stack);
+    map_release(&taker.seen);
+    return status;
+}

@@ -1,0 +1,78 @@
+/* What a sampler hands on: samples of threads, in terms of code objects and instructions. Who takes them (a capture, a
+ * live view) turns those into names. */
+#ifndef STROBE_SAMPLER_SAMPLE_H
+#define STROBE_SAMPLER_SAMPLE_H
+
+#include "cpython/code.h"
+#include "process/process.h"
+
+enum sample_frame_kind { SAMPLE_FRAME_PYTHON, SAMPLE_FRAME_NATIVE, SAMPLE_FRAME_GC };
+
+/* `code` is NULL but for SAMPLE_FRAME_PYTHON. */
+struct sample_frame {
+    const struct code *code;
+    int32_t instruction_bytes; /* into the bytecode; -1: not begun */
+    enum sample_frame_kind kind;
+};
+
+enum sample_gil { SAMPLE_GIL_NONE, SAMPLE_GIL_HELD, SAMPLE_GIL_WAITING };
+
+/* A process that is sampled. `receiver` belongs to who receives the samples. */
+struct sampled_process {
+    uint32_t number; /* from 0, in the order of their discovery */
+    pid_t pid;
+    pid_t parent_pid; /* 0: not known */
+    uint32_t version; /* PY_VERSION_HEX */
+    bool free_threaded;
+    char **command;
+    uint64_t start_ns;
+    uint64_t start_unix_ns;
+    void *receiver;
+};
+
+/* Running totals since sampling began. */
+struct sample_counters {
+    uint64_t taken;
+    uint64_t missed;       /* deadlines that strobe could not keep */
+    uint64_t inconsistent; /* looks at a thread that were dropped: its stack changed at each attempt */
+    uint64_t errors;       /* looks at a thread that failed otherwise */
+};
+
+struct sampled_thread {
+    struct sampled_process *process;
+    uint64_t native_id;
+    uint64_t thread_id;
+    int64_t interpreter;
+    const char *name; /* NULL: none */
+    uint64_t cpu_ns;  /* used since sampling began */
+    void *receiver;
+};
+
+struct sample {
+    struct sampled_thread *thread;
+    uint64_t time_ns;   /* CLOCK_MONOTONIC */
+    uint64_t weight_ns; /* the time it stands for */
+    enum thread_run_state state;
+    enum sample_gil gil;
+    bool collecting;
+    const struct sample_frame *frames; /* outermost first */
+    size_t count;
+    size_t unchanged; /* so many of them, from the outermost on, are those of this thread's sample before */
+};
+
+/* Receives what a sampler sees. A result other than STATUS_OK ends the sampling. */
+struct sample_sink {
+    enum status (*process_started)(struct sample_sink *sink, struct sampled_process *process);
+    enum status (*process_ended)(struct sample_sink *sink, struct sampled_process *process,
+                                 const struct sample_counters *counters);
+    enum status (*thread_started)(struct sample_sink *sink, struct sampled_thread *thread);
+    enum status (*thread_renamed)(struct sample_sink *sink, struct sampled_thread *thread);
+    enum status (*thread_ended)(struct sample_sink *sink, struct sampled_thread *thread);
+    enum status (*sample)(struct sample_sink *sink, const struct sample *sample);
+    /* Between looks, at least every 100 ms. */
+    enum status (*idle)(struct sample_sink *sink, uint64_t now_ns);
+    /* All struct code of this process are about to go: forget what hangs on them. */
+    enum status (*code_forgotten)(struct sample_sink *sink, struct sampled_process *process);
+};
+
+#endif

@@ -1,0 +1,387 @@
+#include "sampler/target.h"
+
+#include "base/clock.h"
+#include "base/memory_pages.h"
+#include "sampler/attach_runtime.h"
+#include "sampler/native_ids.h"
+#include "sampler/target_thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Interpreters and what they say of the GIL and the collector: often, but not at every look of a fast rate. */
+static const uint64_t INTERP_PERIOD_NS = NS_PER_MS;
+/* Threads that come and go are noticed by counts and list heads; this is for what those do not show (names). */
+static const uint64_t LIST_PERIOD_NS = NS_PER_S;
+/* Between two tries to find Python again after an exec. */
+static const uint64_t REOPEN_PERIOD_NS = 50 * NS_PER_MS;
+/* How long another code object may pass for one that died and whose address it has taken. */
+static const uint64_t EPOCH_PERIOD_NS = 100 * NS_PER_MS;
+/* Code of which more than this was decoded is forgotten, to be decoded anew where it still runs. */
+static const size_t MAX_CODE_BYTES = 16 << 20;
+
+struct target {
+    struct process *process;
+    struct sampled_process sampled;
+    struct target_options options;
+    struct sample_sink *sink;
+    struct memory_pages pages;
+    struct runtime runtime;
+    struct code_cache codes;
+    struct stack_reader stacks;
+    struct python_stack stack;
+    struct sample_counters counters;
+    struct interp *interps;
+    size_t interp_count;
+    size_t interp_capacity;
+    struct target_thread **threads;
+    size_t thread_count;
+    size_t thread_capacity;
+    size_t system_thread_count; /* at the list's last reading */
+    struct arena names;         /* of the list's last reading */
+    uint64_t interps_read_ns;
+    uint64_t listed_ns;
+    uint64_t reopened_ns;
+    uint64_t epoch_ns;
+    bool lost;       /* no Python was found when last looked for: it has exec'd something else */
+    bool list_stale; /* threads came or went */
+};
+
+static struct memory *objects_of(struct target *target) {
+    return &target->pages.memory;
+}
+
+static enum status open_runtime(struct target *target, struct error *error) {
+    memory_pages_clear(&target->pages);
+    TRY(attach_runtime(target->process, objects_of(target), &target->runtime, error));
+    if (target->runtime.empty)
+        return error_set(error, STATUS_TORN, "process %d has no interpreter (yet)", (int)target->sampled.pid);
+    target->sampled.version = target->runtime.version;
+    target->sampled.free_threaded = target->runtime.layout.free_threaded;
+    target->sampled.command = process_command(target->process);
+    target->list_stale = true;
+    return STATUS_OK;
+}
+
+enum status target_open(struct process *process, uint32_t number, pid_t parent_pid,
+                        const struct target_options *options, struct sample_sink *sink, struct target **result,
+                        struct error *error) {
+    struct target *target = calloc(1, sizeof *target);
+    if (target == NULL)
+        return error_set(error, STATUS_FAILED, "there is not enough memory");
+    target->process = process;
+    target->options = *options;
+    target->sink = sink;
+    target->sampled = (struct sampled_process){.number = number,
+                                               .pid = process_pid(process),
+                                               .parent_pid = parent_pid,
+                                               .start_ns = clock_monotonic_ns(),
+                                               .start_unix_ns = clock_unix_ns()};
+    memory_pages_init(&target->pages, process_memory(process));
+    enum status status = open_runtime(target, error);
+    if (status != STATUS_OK) {
+        memory_pages_release(&target->pages);
+        free(target);
+        return status;
+    }
+    code_cache_init(&target->codes, &target->runtime);
+    stack_reader_init(&target->stacks, &target->runtime, &target->codes);
+    *result = target;
+    return sink->process_started(sink, &target->sampled);
+}
+
+struct process *target_process(struct target *target) {
+    return target->process;
+}
+
+struct sample_counters *target_counters(struct target *target) {
+    return &target->counters;
+}
+
+static enum status end_thread(struct target *target, size_t index) {
+    struct target_thread *thread = target->threads[index];
+    target->threads[index] = target->threads[--target->thread_count];
+    enum status status = target->sink->thread_ended(target->sink, &thread->sampled);
+    target_thread_release(thread);
+    free(thread);
+    return status;
+}
+
+static enum status end_all_threads(struct target *target) {
+    enum status status = STATUS_OK;
+    while (target->thread_count > 0) {
+        enum status ended = end_thread(target, target->thread_count - 1);
+        status = status == STATUS_OK ? ended : status;
+    }
+    return status;
+}
+
+enum status target_close(struct target *target) {
+    enum status status = end_all_threads(target);
+    enum status ended = target->sink->process_ended(target->sink, &target->sampled, &target->counters);
+    code_cache_release(&target->codes);
+    stack_reader_release(&target->stacks);
+    python_stack_release(&target->stack);
+    memory_pages_release(&target->pages);
+    arena_release(&target->names);
+    process_free(target->process);
+    free(target->interps);
+    free(target->threads);
+    free(target);
+    return status == STATUS_OK ? ended : status;
+}
+
+static enum status add_interp(struct target *target, const struct interp *interp) {
+    if (target->interp_count == target->interp_capacity) {
+        size_t capacity = target->interp_capacity > 0 ? target->interp_capacity * 2 : 4;
+        struct interp *interps = realloc(target->interps, capacity * sizeof interps[0]);
+        if (interps == NULL)
+            return STATUS_FAILED;
+        target->interps = interps;
+        target->interp_capacity = capacity;
+    }
+    target->interps[target->interp_count++] = *interp;
+    return STATUS_OK;
+}
+
+/* Reads the interpreters again; notices those that are new, and new threads by the heads of the lists. */
+static enum status read_interps(struct target *target) {
+    size_t old_count = target->interp_count, count = 0;
+    remote_addr address = 0;
+    TRY(interp_first(&target->runtime, &address));
+    while (address != 0 && count < MAX_INTERPRETERS) {
+        struct interp interp;
+        TRY(interp_read(&target->runtime, address, &interp));
+        bool same = count < old_count && target->interps[count].address == address &&
+                    target->interps[count].threads_head == interp.threads_head;
+        if (count < target->interp_count)
+            target->interps[count] = interp;
+        else
+            TRY(add_interp(target, &interp));
+        target->list_stale |= !same;
+        address = interp.next;
+        count++;
+    }
+    target->list_stale |= count != old_count;
+    target->interp_count = count;
+    return STATUS_OK;
+}
+
+static struct target_thread *find_thread(const struct target *target, const struct thread_state *state) {
+    for (size_t i = 0; i < target->thread_count; i++) {
+        struct target_thread *thread = target->threads[i];
+        if (thread->state.address == state->address && thread->state.thread_id == state->thread_id &&
+            thread->state.native_thread_id == state->native_thread_id)
+            return thread;
+    }
+    return NULL;
+}
+
+static struct target_thread *add_thread(struct target *target) {
+    if (target->thread_count == target->thread_capacity) {
+        size_t capacity = target->thread_capacity > 0 ? target->thread_capacity * 2 : 8;
+        struct target_thread **threads = realloc(target->threads, capacity * sizeof threads[0]);
+        if (threads == NULL)
+            return NULL;
+        target->threads = threads;
+        target->thread_capacity = capacity;
+    }
+    struct target_thread *thread = calloc(1, sizeof *thread);
+    if (thread != NULL)
+        target->threads[target->thread_count++] = thread;
+    return thread;
+}
+
+/* What one reading of the list has at hand to tell who the threads are. */
+struct listing {
+    struct target *target;
+    const struct interp *interp;
+    struct thread_names names;
+    struct system_threads system;
+    struct native_ids native_ids;
+    uint64_t now_ns;
+};
+
+static enum status start_thread(struct listing *listing, const struct thread_state *state) {
+    struct target *target = listing->target;
+    const struct thread_name *name = thread_names_find(&listing->names, state->thread_id);
+    const struct system_thread *system = native_ids_claim(&listing->native_ids, state, name);
+    struct target_thread *thread = add_thread(target);
+    if (thread == NULL)
+        return STATUS_FAILED;
+    thread->state = *state;
+    thread->interp = listing->interp->address;
+    thread->listed = true;
+    thread->sampled_ns = listing->now_ns;
+    thread->sampled = (struct sampled_thread){.process = &target->sampled,
+                                              .native_id = system != NULL ? (uint64_t)system->own_tid : 0,
+                                              .thread_id = state->thread_id,
+                                              .interpreter = listing->interp->id};
+    if (system != NULL && thread_watch_open(target->process, system->tid, &thread->watch) != STATUS_OK)
+        thread->watch = NULL;
+    if (thread->watch != NULL && thread_watch_activity(thread->watch, &thread->activity) == STATUS_OK)
+        thread->cpu_start_ns = thread->activity.cpu_ns;
+    thread->run = system != NULL ? system->state : THREAD_RUNNING;
+    if (name != NULL)
+        thread->sampled.name = strdup(name->name);
+    else if (thread->sampled.native_id == (uint64_t)process_own_pid(target->process))
+        thread->sampled.name = strdup("MainThread");
+    return target->sink->thread_started(target->sink, &thread->sampled);
+}
+
+static enum status rename_thread(struct listing *listing, struct target_thread *thread) {
+    const struct thread_name *name = thread_names_find(&listing->names, thread->state.thread_id);
+    thread->listed = true;
+    if (name == NULL || (thread->sampled.name != NULL && strcmp(name->name, thread->sampled.name) == 0))
+        return STATUS_OK;
+    free((char *)(uintptr_t)thread->sampled.name);
+    thread->sampled.name = strdup(name->name);
+    return listing->target->sink->thread_renamed(listing->target->sink, &thread->sampled);
+}
+
+static enum status list_interp(struct listing *listing) {
+    struct target *target = listing->target;
+    TRY(thread_names_read(&target->runtime, listing->interp, &target->names, &listing->names));
+    remote_addr address = listing->interp->threads_head;
+    for (size_t i = 0; address != 0 && i < MAX_THREADS; i++) {
+        struct thread_state state;
+        if (thread_state_read(&target->runtime, address, &state) != STATUS_OK ||
+            state.interp != listing->interp->address) {
+            /* The list changed under our hands: the next look reads it again. */
+            target->list_stale = true;
+            return STATUS_OK;
+        }
+        struct target_thread *known = find_thread(target, &state);
+        TRY(known != NULL ? rename_thread(listing, known) : start_thread(listing, &state));
+        address = state.next;
+    }
+    return STATUS_OK;
+}
+
+static enum status end_unlisted(struct target *target) {
+    for (size_t i = target->thread_count; i-- > 0;)
+        if (!target->threads[i]->listed)
+            TRY(end_thread(target, i));
+    return STATUS_OK;
+}
+
+static enum status list_threads(struct target *target, uint64_t now_ns) {
+    struct listing listing = {.target = target, .now_ns = now_ns};
+    struct error ignored = {0};
+    TRY(process_read_threads(target->process, false, &listing.system, &ignored));
+    target->list_stale = false;
+    target->system_thread_count = listing.system.count;
+    target->listed_ns = now_ns;
+    /* Names and thread objects are read through the page cache: what it holds is of the last listing. */
+    memory_pages_clear(&target->pages);
+    arena_release(&target->names);
+    for (size_t i = 0; i < target->thread_count; i++)
+        target->threads[i]->listed = false;
+    enum status status = native_ids_init(&listing.native_ids, target->process, &listing.system);
+    for (size_t i = 0; i < target->interp_count && status == STATUS_OK; i++) {
+        listing.interp = &target->interps[i];
+        status = list_interp(&listing);
+    }
+    native_ids_release(&listing.native_ids);
+    system_threads_release(&listing.system);
+    TRY(status);
+    return target->list_stale ? STATUS_OK : end_unlisted(target);
+}
+
+static enum status forget_code(struct target *target) {
+    TRY(target->sink->code_forgotten(target->sink, &target->sampled));
+    for (size_t i = 0; i < target->thread_count; i++) {
+        target->threads[i]->count = 0;
+        target->threads[i]->has_stack = false;
+    }
+    code_cache_release(&target->codes);
+    memory_pages_clear(&target->pages);
+    return STATUS_OK;
+}
+
+/* The interpreter is gone: it ended, or the process became another program. */
+static enum status reopen(struct target *target, uint64_t now_ns) {
+    struct error ignored = {0};
+    if (target->lost && now_ns - target->reopened_ns < REOPEN_PERIOD_NS)
+        return STATUS_OK;
+    target->reopened_ns = now_ns;
+    if (!process_alive(target->process))
+        return STATUS_NO_PROCESS;
+    if (!target->lost) {
+        TRY(end_all_threads(target));
+        TRY(forget_code(target));
+    }
+    target->lost = true;
+    target->interp_count = 0;
+    if (open_runtime(target, &ignored) != STATUS_OK)
+        return STATUS_OK;
+    target->lost = false;
+    return target->sink->process_started(target->sink, &target->sampled);
+}
+
+/* Brings what changes slowly up to date. */
+static enum status refresh(struct target *target, uint64_t now_ns) {
+    if (target->lost)
+        return reopen(target, now_ns);
+    bool due = now_ns - target->interps_read_ns >= INTERP_PERIOD_NS;
+    if (!due && target->options.mode != SAMPLING_GIL && !target->list_stale)
+        return STATUS_OK;
+    target->interps_read_ns = now_ns;
+    enum status status = read_interps(target);
+    if (status == STATUS_FAILED)
+        return status;
+    if (status != STATUS_OK || target->interp_count == 0)
+        return reopen(target, now_ns);
+    if (now_ns - target->epoch_ns >= EPOCH_PERIOD_NS) {
+        target->epoch_ns = now_ns;
+        code_cache_start_epoch(&target->codes);
+        if (target->codes.size_bytes > MAX_CODE_BYTES)
+            TRY(forget_code(target));
+    }
+    size_t system_count = process_thread_count(target->process);
+    if (system_count == 0)
+        return STATUS_NO_PROCESS;
+    if (target->list_stale || system_count != target->system_thread_count ||
+        now_ns - target->listed_ns >= LIST_PERIOD_NS)
+        return list_threads(target, now_ns);
+    return STATUS_OK;
+}
+
+static const struct interp *interp_of(const struct target *target, const struct target_thread *thread) {
+    for (size_t i = 0; i < target->interp_count; i++)
+        if (target->interps[i].address == thread->interp)
+            return &target->interps[i];
+    return NULL;
+}
+
+static enum status look_at_threads(struct target *target, uint64_t now_ns) {
+    struct thread_look look = {.options = &target->options,
+                               .stacks = &target->stacks,
+                               .stack = &target->stack,
+                               .counters = &target->counters,
+                               .sink = target->sink,
+                               .gil_bytes = target->runtime.layout.gil.size,
+                               .now_ns = now_ns};
+    for (size_t i = 0; i < target->thread_count; i++) {
+        look.interp = interp_of(target, target->threads[i]);
+        if (look.interp == NULL)
+            continue;
+        enum status status = target_thread_look(target->threads[i], &look);
+        if (status == STATUS_NO_PROCESS)
+            target->list_stale = true;
+        else
+            TRY(status);
+    }
+    return STATUS_OK;
+}
+
+enum status target_look(struct target *target, uint64_t now_ns) {
+    struct error ignored = {0};
+    TRY(refresh(target, now_ns));
+    if (!target->options.blocking)
+        return look_at_threads(target, now_ns);
+    TRY(process_pause(target->process, &ignored));
+    enum status status = look_at_threads(target, now_ns);
+    process_resume(target->process);
+    return status;
+}

@@ -1,0 +1,33 @@
+/* One process that is being sampled from outside: its runtime, its threads, and what is remembered from look to look.
+ */
+#ifndef STROBE_SAMPLER_TARGET_H
+#define STROBE_SAMPLER_TARGET_H
+
+#include "sampler/sample.h"
+
+enum sampling_mode { SAMPLING_WALL, SAMPLING_CPU, SAMPLING_GIL };
+
+struct target_options {
+    enum sampling_mode mode;
+    bool blocking;          /* stop the threads for each look */
+    bool native_boundaries; /* a <native> frame where C stands between Python frames */
+};
+
+struct target;
+
+/* Takes over the process. `number` is sampled_process.number. STATUS_NOT_PYTHON when it is no Python; STATUS_TORN when
+ * it is none yet: try again. On failure the process stays the caller's. */
+enum status target_open(struct process *process, uint32_t number, pid_t parent_pid,
+                        const struct target_options *options, struct sample_sink *sink, struct target **target,
+                        struct error *error) MUST_USE;
+/* Tells the sink that its threads and the process have ended, and frees it. */
+enum status target_close(struct target *target) MUST_USE;
+
+/* Looks at every thread once; samples go to the sink. STATUS_NO_PROCESS when the process has ended. Any other failure
+ * is the sink's or strobe's own; what goes wrong with the target is counted. */
+enum status target_look(struct target *target, uint64_t now_ns) MUST_USE;
+
+struct process *target_process(struct target *target);
+struct sample_counters *target_counters(struct target *target);
+
+#endif

@@ -1,0 +1,195 @@
+#include "sampler/target_thread.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    /* How often a stack is read anew until it agrees with itself. */
+    MAX_ATTEMPTS = 4,
+};
+
+/* States change rarely compared with stacks, and cost as much to read. */
+static const uint64_t STATE_PERIOD_NS = NS_PER_MS;
+static const uint64_t GIL_PERIOD_NS = 10 * NS_PER_MS;
+/* CPU clocks of running threads are brought up to date at the kernel's ticks: smaller differences mean nothing. */
+static const uint64_t CPU_SLACK_NS = 10 * NS_PER_MS;
+
+void target_thread_release(struct target_thread *thread) {
+    thread_watch_free(thread->watch);
+    free(thread->frames);
+    thread->frames = NULL;
+    thread->watch = NULL;
+}
+
+/* Brings thread->run up to date. *asleep: it has not run since the last look, so that its stack is the same still. */
+static enum status read_activity(struct target_thread *thread, uint64_t now_ns, bool *asleep) {
+    struct thread_activity activity = {0};
+    *asleep = false;
+    if (thread->watch == NULL)
+        return STATUS_OK;
+    enum status status = thread_watch_activity(thread->watch, &activity);
+    if (status == STATUS_OK) {
+        bool moved = !thread->activity_known || activity.switches != thread->activity.switches ||
+                     activity.cpu_ns != thread->activity.cpu_ns;
+        thread->activity = activity;
+        thread->activity_known = true;
+        *asleep = !moved && thread->run == THREAD_IDLE;
+        if (*asleep)
+            return STATUS_OK;
+    } else if (status == STATUS_NO_PROCESS) {
+        return status;
+    }
+    if (now_ns - thread->run_checked_ns < STATE_PERIOD_NS && thread->run_checked_ns != 0)
+        return STATUS_OK;
+    thread->run_checked_ns = now_ns;
+    return thread_watch_state(thread->watch, &thread->run);
+}
+
+static void read_gil(struct target_thread *thread, const struct thread_look *look) {
+    const struct interp *interp = look->interp;
+    if (interp->gil_holder == thread->state.address) {
+        thread->gil = SAMPLE_GIL_HELD;
+        return;
+    }
+    if (thread->gil == SAMPLE_GIL_HELD)
+        thread->gil = SAMPLE_GIL_NONE;
+    if (look->now_ns - thread->gil_checked_ns < GIL_PERIOD_NS || interp->gil == 0 || thread->watch == NULL)
+        return;
+    thread->gil_checked_ns = look->now_ns;
+    remote_addr futex = thread->run == THREAD_IDLE ? thread_watch_futex(thread->watch) : 0;
+    bool waits = futex >= interp->gil && futex < interp->gil + look->gil_bytes;
+    thread->gil = waits ? SAMPLE_GIL_WAITING : SAMPLE_GIL_NONE;
+}
+
+/* The CPU time that a sample stands for: the wall time, if the thread runs, put right by what its own clock says. */
+static uint64_t cpu_weight(struct target_thread *thread, uint64_t wall_ns) {
+    uint64_t weight_ns = thread->run == THREAD_RUNNING ? wall_ns : 0;
+    if (!thread->activity_known)
+        return weight_ns;
+    uint64_t used_ns = thread->activity.cpu_ns - thread->cpu_start_ns;
+    uint64_t charged_ns = thread->cpu_charged_ns + weight_ns;
+    if (used_ns > charged_ns + CPU_SLACK_NS)
+        weight_ns += used_ns - charged_ns;
+    else if (charged_ns > used_ns + CPU_SLACK_NS)
+        weight_ns = charged_ns - weight_ns > used_ns ? 0 : used_ns + weight_ns - charged_ns;
+    thread->cpu_charged_ns += weight_ns;
+    return weight_ns;
+}
+
+static enum status reserve(struct target_thread *thread, size_t count) {
+    if (count <= thread->capacity)
+        return STATUS_OK;
+    size_t capacity = thread->capacity > 0 ? thread->capacity : 16;
+    while (capacity < count)
+        capacity *= 2;
+    struct sample_frame *frames = realloc(thread->frames, capacity * sizeof frames[0]);
+    if (frames == NULL)
+        return STATUS_FAILED;
+    thread->frames = frames;
+    thread->capacity = capacity;
+    return STATUS_OK;
+}
+
+/* Puts one more frame at `index`, outermost first; *unchanged counts those that were there before. */
+static void put_frame(struct target_thread *thread, size_t index, size_t old_count, const struct sample_frame *frame,
+                      size_t *unchanged) {
+    struct sample_frame *there = &thread->frames[index];
+    if (*unchanged == index && index < old_count && there->code == frame->code &&
+        there->instruction_bytes == frame->instruction_bytes && there->kind == frame->kind) {
+        *unchanged = index + 1;
+        return;
+    }
+    *there = *frame;
+}
+
+static const struct sample_frame native_frame = {.instruction_bytes = -1, .kind = SAMPLE_FRAME_NATIVE};
+static const struct sample_frame gc_frame = {.instruction_bytes = -1, .kind = SAMPLE_FRAME_GC};
+
+/* Takes over the stack that was read. */
+static enum status take_frames(struct target_thread *thread, const struct thread_look *look, bool collecting,
+                               size_t *unchanged) {
+    const struct python_stack *stack = look->stack;
+    size_t old_count = thread->count, count = 0;
+    /* At worst a native frame before each, and the collector's behind. */
+    TRY(reserve(thread, stack->count * 2 + 1));
+    *unchanged = 0;
+    for (size_t i = stack->count; i-- > 0;) {
+        const struct stack_frame *from = &stack->frames[i];
+        if (look->options->native_boundaries && from->called_from_c && i + 1 < stack->count)
+            put_frame(thread, count++, old_count, &native_frame, unchanged);
+        struct sample_frame frame = {from->code, from->instruction_bytes, SAMPLE_FRAME_PYTHON};
+        put_frame(thread, count++, old_count, &frame, unchanged);
+    }
+    if (collecting)
+        put_frame(thread, count++, old_count, &gc_frame, unchanged);
+    thread->count = count;
+    return STATUS_OK;
+}
+
+/* Reads the stack. *taken is false when there is nothing to report: it was dropped and counted. */
+static enum status read_stack(struct target_thread *thread, const struct thread_look *look, bool collecting,
+                              size_t *unchanged, bool *taken) {
+    enum status status = python_stack_read(look->stacks, &thread->state, MAX_ATTEMPTS, look->stack);
+    *taken = status == STATUS_OK && look->stack->consistent;
+    if (status == STATUS_FAILED)
+        return status;
+    if (status != STATUS_OK || thread->state.interp != look->interp->address) {
+        look->counters->errors++;
+        *taken = false;
+        return STATUS_OK;
+    }
+    if (!*taken) {
+        look->counters->inconsistent++;
+        return STATUS_OK;
+    }
+    return take_frames(thread, look, collecting, unchanged);
+}
+
+static bool is_wanted(const struct target_thread *thread, enum sampling_mode mode, uint64_t weight_ns) {
+    if (mode == SAMPLING_GIL)
+        return thread->gil == SAMPLE_GIL_HELD;
+    return weight_ns > 0;
+}
+
+enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) {
+    bool asleep = false;
+    size_t unchanged = thread->count;
+    TRY(read_activity(thread, look->now_ns, &asleep));
+    read_gil(thread, look);
+    bool collecting = look->interp->collecting && thread->gil == SAMPLE_GIL_HELD;
+    uint64_t weight_ns = look->now_ns - thread->sampled_ns;
+    if (look->options->mode == SAMPLING_CPU)
+        weight_ns = cpu_weight(thread, weight_ns);
+    if (thread->activity_known)
+        thread->sampled.cpu_ns = thread->activity.cpu_ns - thread->cpu_start_ns;
+    if (!is_wanted(thread, look->options->mode, weight_ns)) {
+        thread->sampled_ns = look->now_ns;
+        return STATUS_OK;
+    }
+    bool taken = true;
+    if (!asleep || !thread->has_stack)
+        TRY(read_stack(thread, look, collecting, &unchanged, &taken));
+    if (!taken) {
+        /* The next sample of this thread stands for this time too: what is dropped is a look, not time. */
+        if (look->options->mode == SAMPLING_CPU)
+            thread->cpu_charged_ns -= weight_ns;
+        return STATUS_OK;
+    }
+    thread->has_stack = true;
+    thread->sampled_ns = look->now_ns;
+    look->counters->taken++;
+    struct sample sample = {
+        .thread = &thread->sampled,
+        .time_ns = look->now_ns,
+        .weight_ns = weight_ns,
+        .state = thread->run,
+        .gil = thread->gil,
+        .collecting = collecting,
+        .frames = thread->frames,
+        .count = thread->count,
+        .unchanged = unchanged,
+    };
+    return look->sink->sample(look->sink, &sample);
+}

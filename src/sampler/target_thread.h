@@ -1,0 +1,47 @@
+/* A thread of a target. Private to target*.c. */
+#ifndef STROBE_SAMPLER_TARGET_THREAD_H
+#define STROBE_SAMPLER_TARGET_THREAD_H
+
+#include "process/thread_watch.h"
+#include "sampler/sample.h"
+#include "sampler/target.h"
+#include "unwind/python_stack.h"
+
+struct target_thread {
+    struct sampled_thread sampled; /* what the sink sees */
+    struct thread_state state;
+    remote_addr interp;
+    struct thread_watch *watch; /* NULL where the system's thread is not known */
+    struct thread_activity activity;
+    enum thread_run_state run;
+    enum sample_gil gil;
+    uint64_t run_checked_ns;
+    uint64_t gil_checked_ns;
+    uint64_t sampled_ns;     /* when the last sample was taken, or watching began */
+    uint64_t cpu_start_ns;   /* of its CPU clock, when watching began */
+    uint64_t cpu_charged_ns; /* of the CPU time since, what samples have been charged with */
+    bool activity_known;
+    bool has_stack;              /* frames are those of the last look, and nothing has run since */
+    bool listed;                 /* mark of the list's last reading */
+    struct sample_frame *frames; /* outermost first */
+    size_t count;
+    size_t capacity;
+};
+
+/* What all threads of a target share during a look. */
+struct thread_look {
+    const struct target_options *options;
+    struct stack_reader *stacks;
+    struct python_stack *stack; /* scratch */
+    struct sample_counters *counters;
+    struct sample_sink *sink;
+    const struct interp *interp;
+    size_t gil_bytes; /* size of the GIL's struct */
+    uint64_t now_ns;
+};
+
+/* Takes a sample of one thread, if there is one to take. STATUS_NO_PROCESS: the thread has ended. */
+enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) MUST_USE;
+void target_thread_release(struct target_thread *thread);
+
+#endif

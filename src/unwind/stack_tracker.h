@@ -1,0 +1,68 @@
+/* One thread's Python stack, looked at again and again while the thread runs (3.11 and later).
+ *
+ * The newest chunk of the data stack is copied in one piece. The kernel copies upwards, and the thread pushes and pops at
+ * the upper end, so the copy is nearly of one instant; where the stack ended at that instant is found in the copy itself,
+ * from the root up: a frame is live when it follows the one below in memory, says that it was called by it, runs inside
+ * its code, and its caller stands on a call of it. The thread state's own pointer to the innermost frame is of a later
+ * instant. It serves for what the copy cannot show: frames outside of the chunk (generators, calls from C).
+ *
+ * What has not changed since the look before is not decoded again. */
+#ifndef STROBE_UNWIND_STACK_TRACKER_H
+#define STROBE_UNWIND_STACK_TRACKER_H
+
+#include "cpython/code.h"
+#include "cpython/frame.h"
+#include "cpython/interp.h"
+
+enum { TRACKER_MAX_OUTSIDE = 8 };
+
+struct tracked_frame {
+    remote_addr address;
+    remote_addr end; /* where the next frame of the chunk begins; 0 outside of the chunk */
+    uint64_t executable; /* as it stands in the frame, tags and all */
+    uint64_t instruction;
+    const struct code *code; /* NULL for a boundary frame */
+    int32_t instruction_bytes; /* -1: it has not begun */
+    bool shown; /* false for boundary frames, shims and frames that are being set up */
+};
+
+/* Fields are private but for `frames`, `count` and `unchanged`. */
+struct stack_tracker {
+    struct runtime *runtime;  /* borrowed */
+    struct code_cache *codes; /* borrowed */
+    struct tracked_frame *frames; /* outermost first */
+    size_t count;
+    size_t unchanged; /* so many of them, from the outermost on, are as they were at the last look that was taken */
+    size_t capacity;
+    size_t older_count; /* of them, those in older chunks */
+    remote_addr chunk;
+    remote_addr chunk_limit;
+    uint8_t *copy;      /* of the chunk, as of now */
+    uint8_t *last_copy; /* as of the last look that was taken */
+    size_t copy_bytes;
+    size_t last_copy_bytes;
+    size_t copy_capacity;
+    uint8_t thread_bytes[1024];
+    /* Frames outside of the chunk that are read along because they were there last time. */
+    struct outside_frame {
+        remote_addr address;
+        uint8_t bytes[FRAME_HEAD_MAX_BYTES];
+        bool read;
+    } outside[TRACKER_MAX_OUTSIDE];
+    size_t outside_count;
+};
+
+/* Whether stacks of this runtime can be tracked; those of 3.8 to 3.10 cannot. */
+bool stack_tracker_supports(const struct runtime *runtime);
+
+void stack_tracker_init(struct stack_tracker *tracker, struct runtime *runtime, struct code_cache *codes);
+void stack_tracker_release(struct stack_tracker *tracker);
+/* Forgets what was seen: after the code cache was released. */
+void stack_tracker_forget(struct stack_tracker *tracker);
+
+/* Looks. *thread is brought up to date. STATUS_TORN: the stack was at no attempt one that can be vouched for, and
+ * frames are those of the last look. */
+enum status stack_tracker_look(struct stack_tracker *tracker, struct thread_state *thread,
+                               unsigned max_attempts) MUST_USE;
+
+#endif
