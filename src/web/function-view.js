@@ -5,7 +5,6 @@ class FunctionView {
     this.model = model;
     this.onOpen = onOpen;
     this.order = "self";
-    this.everyFunction = Uint32Array.from(model.frameFunction);
     this.list = new VirtualList(document.getElementById("functions"), 24, (row) => this.#row(row));
     this.#writeHead();
   }
@@ -46,7 +45,7 @@ class FunctionView {
   #update() {
     const {model} = this;
     this.isStale = false;
-    const sums = model.sumBy(this.weights, this.everyFunction, model.functionNames.length, null);
+    const sums = model.sumBy(this.weights, model.frameFunction, model.functionNames.length);
     this.rows = [];
     for (let i = 0; i < sums.self.length; i++) {
       if (sums.total[i] > 0 && (!this.found || this.found.functions[i])) {

@@ -43,9 +43,7 @@ class LineView {
   #update() {
     const {model, weights} = this;
     this.isStale = false;
-    const charge = this.library.checked ? null
-      : Uint8Array.from(model.frameFunction, (number) => (model.isUserFunction(number) ? 1 : 0));
-    const sums = model.sumBy(weights, model.frameLineKey, model.lineFunction.length, charge);
+    const sums = model.chargeBy(weights, model.frameFileLine, model.fileLineFrame.length, model.chargeClasses(this.library.checked));
     this.files = this.#groupByFile(sums);
     const rows = [...this.files.values()].filter((file) => file.self > 0 || file.total > 0)
       .filter((file) => !this.found || this.found.files.has(file.number))
@@ -57,19 +55,17 @@ class LineView {
 
   /** {number, self, total, lines: line → {self, total, function}} by file; a file's total is its largest line's. */
   #groupByFile(sums) {
+    const {model} = this;
     const files = new Map();
     for (let key = 0; key < sums.self.length; key++) {
       if (sums.total[key] <= 0 && sums.self[key] <= 0) continue;
-      const number = this.model.functionFile[this.model.lineFunction[key]];
+      const frame = model.fileLineFrame[key];
+      const number = model.functionFile[model.frameFunction[frame]];
       if (!files.has(number)) files.set(number, {number, self: 0, total: 0, lines: new Map()});
       const file = files.get(number);
-      const line = this.model.lineNumber[key];
-      const sum = file.lines.get(line) ?? {self: 0, total: 0, function: this.model.lineFunction[key]};
-      sum.self += sums.self[key];
-      sum.total = Math.min(sum.total + sums.total[key], this.weights.sum);
-      file.lines.set(line, sum);
+      file.lines.set(model.frameLine[frame], {self: sums.self[key], total: sums.total[key], function: model.frameFunction[frame]});
       file.self += sums.self[key];
-      file.total = Math.max(file.total, sum.total);
+      file.total = Math.max(file.total, sums.total[key]);
     }
     return files;
   }

@@ -99,20 +99,24 @@ class Report {
   /** Makes the flame graph's tree anew. */
   #plant() {
     this.byLine = this.find("by-line").checked;
-    const keyOf = this.byLine ? this.model.frameLineKey : this.model.frameFunction;
+    const keyOf = this.byLine ? this.model.frameFunctionLine : this.model.frameFunction;
     this.flame.setTree(new FlameTree(this.model, this.weights, keyOf, this.find("inverted").checked));
     this.find("reset").disabled = true;
   }
 
+  #lineOf(box) {
+    return this.model.frameLine[this.model.functionLineFrame[box.key]];
+  }
+
   #functionOf(box) {
-    return this.byLine ? this.model.lineFunction[box.key] : box.key;
+    return this.byLine ? this.model.frameFunction[this.model.functionLineFrame[box.key]] : box.key;
   }
 
   #describe(box) {
     if (box.key < 0) return {name: `all · ${format.amount(box.total, this.unit)}`, isRoot: true};
     const {model} = this;
     const number = this.#functionOf(box);
-    const line = this.byLine ? `:${model.lineNumber[box.key]}` : "";
+    const line = this.byLine ? `:${this.#lineOf(box)}` : "";
     let hash = this.hashes.get(number);
     if (hash === undefined) {
       hash = hashText(model.functionNames[number]);
@@ -130,7 +134,7 @@ class Report {
     if (box.key < 0) return "";
     const number = this.#functionOf(box);
     const path = this.model.paths[this.model.functionFile[number]];
-    const line = this.byLine ? this.model.lineNumber[box.key] : this.model.functionLine[number];
+    const line = this.byLine ? this.#lineOf(box) : this.model.functionLine[number];
     return path && line > 0 ? `${path}:${line}` : path;
   }
 
@@ -172,7 +176,7 @@ class Report {
       const files = new Set();
       functions.forEach((is, number) => { if (is) files.add(this.model.functionFile[number]); });
       found = {functions, files};
-      const count = functions.reduce((sum, is, number) => sum + (is && this.#isCounted(number) ? 1 : 0), 0);
+      const count = functions.reduce((sum, is) => sum + is, 0);
       const share = format.percent(this.model.matched(this.weights, functions), this.weights.sum);
       this.find("matches").textContent = `${count} found · ${share}`;
     } else {
@@ -183,10 +187,6 @@ class Report {
       view.setSearch(found);
       if (this.shown === name) view.show();
     }
-  }
-
-  #isCounted(number) {
-    return number > 0;
   }
 
   #openSource(number) {

@@ -11,6 +11,9 @@
 // data.sources              {file number: {first: [line], text: [[line, …]]}}: runs of source lines
 
 const KIND_PYTHON = 0;
+const CLASS_HIDDEN = 0;
+const CLASS_LIBRARY = 1;
+const CLASS_USER = 2;
 
 class Model {
   constructor(data) {
@@ -42,23 +45,30 @@ class Model {
     this.childStart = start;
   }
 
-  /** Frames that differ in no more than their columns are one line of one function. */
+  /** Numbers the lines of functions (what the flame graph may be split by), and the lines of files. */
   #numberLines() {
+    const functionLine = (f) => this.frameFunction[f] * 0x400000 + this.frameLine[f] + 1;
+    const fileLine = (f) => this.functionFile[this.frameFunction[f]] * 0x400000 + this.frameLine[f] + 1;
+    [this.frameFunctionLine, this.functionLineFrame] = this.#numberFrames(functionLine);
+    [this.frameFileLine, this.fileLineFrame] = this.#numberFrames(fileLine);
+  }
+
+  /** The number of each frame, one for equal keys, and a frame of each number. */
+  #numberFrames(keyOf) {
     const numbers = new Map();
-    this.frameLineKey = new Uint32Array(this.frame.length ? this.frameLine.length : 0);
-    this.lineFunction = [];
-    this.lineNumber = [];
-    for (let f = 0; f < this.frameLine.length; f++) {
-      const key = this.frameFunction[f] * 0x200000 + this.frameLine[f] + 1;
+    const ofFrame = new Uint32Array(this.frameLine.length);
+    const oneFrame = [];
+    for (let f = 0; f < ofFrame.length; f++) {
+      const key = keyOf(f);
       let number = numbers.get(key);
       if (number === undefined) {
-        number = this.lineFunction.length;
+        number = oneFrame.length;
         numbers.set(key, number);
-        this.lineFunction.push(this.frameFunction[f]);
-        this.lineNumber.push(this.frameLine[f]);
+        oneFrame.push(f);
       }
-      this.frameLineKey[f] = number;
+      ofFrame[f] = number;
     }
+    return [ofFrame, oneFrame];
   }
 
   isUserFunction(number) {
@@ -86,62 +96,61 @@ class Model {
     return sums;
   }
 
-  /**
-   * Self and total by key, `keyOf` giving each frame's. A key that is on a path twice gets the path's total once.
-   * With `charge`, self goes to the innermost frame for which it is true (a path without any stands for itself), and
-   * totals to such frames alone.
-   */
-  sumBy(weights, keyOf, keyCount, charge) {
+  /** Charges as strobe's other reports do: see sumBy. `all`: library code stands for itself. */
+  chargeClasses(all) {
+    return Uint8Array.from(this.frameFunction, (number) => {
+      if (!this.paths[this.functionFile[number]]) return CLASS_HIDDEN;
+      return all || !this.isLibraryFile[this.functionFile[number]] ? CLASS_USER : CLASS_LIBRARY;
+    });
+  }
+
+  /** Self and total by key, `keyOf` giving each frame's. A key that is on a path twice gets the path's total once. */
+  sumBy(weights, keyOf, keyCount) {
     const self = new Float64Array(keyCount);
     const total = new Float64Array(keyCount);
-    const active = new Uint32Array(keyCount);
-    const charged = this.#chargedStacks(charge);
-    for (let s = 1; s < this.stackCount; s++) {
-      if (weights.self[s] > 0) self[keyOf[this.frame[charged[s]]]] += weights.self[s];
-    }
-    this.#walk((s) => {
-      const key = keyOf[this.frame[s]];
-      if (weights.total[s] <= 0) return false;
-      // Inside a path without any charged frame only what ends there counts: all below may still find one.
-      if (!charge || charge[this.frame[s]]) {
-        if (active[key]++ === 0) total[key] += weights.total[s];
-      }
-      return true;
-    }, (s) => {
-      if (!charge || charge[this.frame[s]]) active[keyOf[this.frame[s]]]--;
-    });
-    if (charge) this.#addUncharged(weights, keyOf, total, charge, charged);
+    for (let s = 1; s < this.stackCount; s++) self[keyOf[this.frame[s]]] += weights.self[s];
+    this.#addTotals(keyOf, total, weights.total, () => true);
     return {self, total};
   }
 
-  /** By stack: the nearest one, from itself outward, whose frame is charged; itself if there is none. */
-  #chargedStacks(charge) {
+  /**
+   * The same, with self charged to the innermost frame of user code, totals to frames of user code alone. Paths without
+   * any stand for themselves, but never frames without a file. `classes`: from chargeClasses.
+   */
+  chargeBy(weights, keyOf, keyCount, classes) {
+    const self = new Float64Array(keyCount);
+    const total = new Float64Array(keyCount);
     const charged = new Uint32Array(this.stackCount);
-    const found = new Uint8Array(this.stackCount);
+    const hasUser = new Uint8Array(this.stackCount);
+    const without = new Float64Array(this.stackCount);
     for (let s = 1; s < this.stackCount; s++) {
-      const isCharged = !charge || charge[this.frame[s]];
-      found[s] = isCharged || found[this.parent[s]] ? 1 : 0;
-      charged[s] = isCharged || !found[s] ? s : charged[this.parent[s]];
+      const own = classes[this.frame[s]];
+      hasUser[s] = hasUser[this.parent[s]] || own === CLASS_USER ? 1 : 0;
+      charged[s] = own === CLASS_USER || (own === CLASS_LIBRARY && !hasUser[s]) ? s : charged[this.parent[s]];
+      if (charged[s]) self[keyOf[this.frame[charged[s]]]] += weights.self[s];
     }
-    this.chargedFound = found;
-    return charged;
+    for (let s = this.stackCount - 1; s > 0; s--) {
+      if (hasUser[s]) continue;
+      without[s] += weights.self[s];
+      without[this.parent[s]] += without[s];
+    }
+    this.#addTotals(keyOf, total, weights.total, (s) => classes[this.frame[s]] === CLASS_USER);
+    this.#addTotals(keyOf, total, without, (s) => !hasUser[s] && classes[this.frame[s]] === CLASS_LIBRARY);
+    return {self, total};
   }
 
-  /** Paths that end without any charged frame stand for themselves. */
-  #addUncharged(weights, keyOf, total, charge, charged) {
-    const below = new Float64Array(this.stackCount);
-    for (let s = this.stackCount - 1; s > 0; s--) {
-      if (this.chargedFound[s]) continue;
-      below[s] += weights.self[s];
-      below[this.parent[s]] += below[s];
-    }
+  /** Adds each stack's amount to its frame's key, once however often the key is on the path. */
+  #addTotals(keyOf, total, amounts, counts) {
     const active = new Uint32Array(total.length);
     this.#walk((s) => {
-      if (this.chargedFound[s] || below[s] <= 0) return false;
+      if (amounts[s] <= 0) return false;
+      if (!counts(s)) return true;
       const key = keyOf[this.frame[s]];
-      if (active[key]++ === 0) total[key] += below[s];
+      if (active[key]++ === 0) total[key] += amounts[s];
       return true;
-    }, (s) => { active[keyOf[this.frame[s]]]--; });
+    }, (s) => {
+      if (counts(s)) active[keyOf[this.frame[s]]]--;
+    });
   }
 
   /** Depth first: enter(s) says whether to go into its children; leave(s) comes for those entered. */
