@@ -1,5 +1,5 @@
-/* Trace events (the 'Trace Event Format' of Chromium), as chrome://tracing, Perfetto and others open them: each thread's
- * calls as begin and end events. What two looks in a row both see is taken for one call. */
+/* Trace events (the 'Trace Event Format' of Chromium), as chrome://tracing, Perfetto and others open them: each
+ * thread's calls as begin and end events. What two looks in a row both see is taken for one call. */
 #include "export/export.h"
 #include "export/functions.h"
 #include "export/json_stream.h"

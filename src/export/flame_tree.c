@@ -17,8 +17,8 @@ static enum status merge_stacks(struct flame_tree *tree, uint32_t *node_of, cons
         if (!map_get(numbers, key, &number)) {
             number = tree->count++;
             TRY(map_set(numbers, key, number));
-            tree->nodes[number] = (struct flame_node){
-                .parent = parent, .function = function, .depth = tree->nodes[parent].depth + 1};
+            tree->nodes[number] =
+                (struct flame_node){.parent = parent, .function = function, .depth = tree->nodes[parent].depth + 1};
         }
         node_of[i] = (uint32_t)number;
     }

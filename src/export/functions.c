@@ -52,8 +52,7 @@ enum status functions_init(struct functions *functions, const struct profile *pr
     if (count > 1)
         qsort_r(sorted + 1, count - 1, sizeof sorted[0], compare_numbers, &order);
     for (size_t i = 1; i < count; i++) {
-        if (i == 1 ||
-            compare_frames(&profile->frames[sorted[i]], &profile->frames[sorted[i - 1]], by_qualname) != 0)
+        if (i == 1 || compare_frames(&profile->frames[sorted[i]], &profile->frames[sorted[i - 1]], by_qualname) != 0)
             functions->one_frame[functions->count++] = sorted[i];
         functions->of_frame[sorted[i]] = (uint32_t)(functions->count - 1);
     }

@@ -4,8 +4,8 @@
 
 #include "profile/profile.h"
 
-/* Two frames are of one function when kind, file, co_name and first line agree, and the qualified name if that counts. Numbers are dense; 0 is 'none' (the
- * function of frame 0). */
+/* Two frames are of one function when kind, file, co_name and first line agree, and the qualified name if that counts.
+ * Numbers are dense; 0 is 'none' (the function of frame 0). */
 struct functions {
     uint32_t *of_frame;  /* by frame */
     uint32_t *one_frame; /* by function: a frame of it */
@@ -17,9 +17,9 @@ void functions_release(struct functions *functions);
 
 /* The files of a profile, numbered densely in the order of their frames. */
 struct files {
-    uint32_t *of_frame;  /* by frame */
-    const char **paths;  /* by file */
-    bool *is_library;    /* by file */
+    uint32_t *of_frame; /* by frame */
+    const char **paths; /* by file */
+    bool *is_library;   /* by file */
     size_t count;
 };
 

@@ -18,9 +18,9 @@ static const struct {
     const char *name;
     const char *color;
 } categories[] = {
-    [CATEGORY_OTHER] = {"Other", "grey"},    [CATEGORY_USER] = {"Python", "yellow"},
+    [CATEGORY_OTHER] = {"Other", "grey"},     [CATEGORY_USER] = {"Python", "yellow"},
     [CATEGORY_LIBRARY] = {"Library", "blue"}, [CATEGORY_NATIVE] = {"Native", "purple"},
-    [CATEGORY_GC] = {"GC", "green"},         [CATEGORY_KERNEL] = {"Kernel", "orange"},
+    [CATEGORY_GC] = {"GC", "green"},          [CATEGORY_KERNEL] = {"Kernel", "orange"},
 };
 
 struct writer {

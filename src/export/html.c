@@ -14,12 +14,7 @@
 #include <string.h>
 
 /* Of source text: whole files of user code, a few lines around what was measured of the rest. */
-enum {
-    MAX_WHOLE_LINES = 20000,
-    CONTEXT_LINES = 6,
-    MAX_LINE_BYTES = 400,
-    MAX_SOURCE_BYTES = 16 << 20
-};
+enum { MAX_WHOLE_LINES = 20000, CONTEXT_LINES = 6, MAX_LINE_BYTES = 400, MAX_SOURCE_BYTES = 16 << 20 };
 
 struct writer {
     struct json_stream json;
@@ -107,7 +102,7 @@ static void put_facts(struct writer *writer) {
         put_fact(writer, "start", "%s", time);
     }
     put_fact(writer, "sampled for", "%" PRIu64 ".%" PRIu64 " s", profile->elapsed_ns / 1000000000,
-                 profile->elapsed_ns % 1000000000 / 100000000);
+             profile->elapsed_ns % 1000000000 / 100000000);
     if (profile->process_count > 0 && process->rate_hz > 0)
         put_fact(writer, "rate", "%.0f Hz", process->rate_hz);
     json_stream_close(&writer->json, '}');

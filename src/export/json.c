@@ -204,8 +204,7 @@ enum status export_write_json(const struct profile *profile, const struct export
                               struct error *error) {
     struct attribution attribution;
     bool complete = true;
-    enum status status =
-        attribute_profile(profile, options != NULL ? options->attribute : NULL, &attribution, error);
+    enum status status = attribute_profile(profile, options != NULL ? options->attribute : NULL, &attribution, error);
     if (status != STATUS_OK)
         return status;
     json_t *value = report_value(profile, &attribution, &complete);

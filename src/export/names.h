@@ -6,8 +6,8 @@
 #include "export/json_stream.h"
 #include "profile/profile.h"
 
-/* The function as its file's reader knows it, with its class: "C.leaf"; for frames that are no Python function what they
- * stand for: "<native>". Never "". */
+/* The function as its file's reader knows it, with its class: "C.leaf"; for frames that are no Python function what
+ * they stand for: "<native>". Never "". */
 const char *name_of_frame(const struct profile_frame *frame);
 /* co_name alone, likewise. */
 const char *name_of_function(const struct profile_frame *frame);

@@ -1,6 +1,6 @@
 /* pprof's profile.proto (https://github.com/google/pprof/blob/main/proto/profile.proto), gzipped. Protocol buffers of
- * one type may be written one behind the other, and mean their sum: so each sample, location and function goes out as it
- * comes. Only the strings' numbers are kept. */
+ * one type may be written one behind the other, and mean their sum: so each sample, location and function goes out as
+ * it comes. Only the strings' numbers are kept. */
 #include "base/buffer.h"
 #include "base/map.h"
 #include "export/export.h"

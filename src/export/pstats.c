@@ -81,9 +81,8 @@ static enum status link_stacks(struct writer *writer) {
             number = writer->edge_count++;
             TRY(map_set(&writer->edge_numbers, key, number));
             uint32_t callee = function_of(writer, i);
-            writer->edges[number] = (struct edge){.caller = function_of(writer, caller),
-                                                  .callee = callee,
-                                                  .next = writer->first_edge[callee]};
+            writer->edges[number] = (struct edge){
+                .caller = function_of(writer, caller), .callee = callee, .next = writer->first_edge[callee]};
             writer->first_edge[callee] = (uint32_t)number;
         }
         writer->edge_of[i] = (uint32_t)number;

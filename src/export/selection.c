@@ -20,8 +20,8 @@ static void select_stacks(struct selection *selection) {
         const char *file = profile->frames[stack->frame].file;
         bool hidden = has_exclude && matches_any(options->exclude, options->exclude_count, file);
         selection->shown[i] = hidden ? selection->shown[stack->parent] : (uint32_t)i;
-        selection->kept[i] = selection->kept[stack->parent] ||
-                             (has_only && matches_any(options->only, options->only_count, file));
+        selection->kept[i] =
+            selection->kept[stack->parent] || (has_only && matches_any(options->only, options->only_count, file));
     }
 }
 

@@ -21,7 +21,8 @@ struct writer {
     enum measure measure;
 };
 
-/* Control characters but tab and newline are not allowed in XML, however they are written; nor are U+FFFE and U+FFFF. */
+/* Control characters but tab and newline are not allowed in XML, however they are written; nor are U+FFFE and U+FFFF.
+ */
 static void put_text(FILE *stream, const char *text, size_t size_bytes) {
     for (size_t i = 0; i < size_bytes; i++) {
         unsigned char byte = (unsigned char)text[i];

@@ -6,7 +6,7 @@
 #include "export/selection.h"
 
 struct span {
-    uint64_t start_ns; /* since the profile's start */
+    uint64_t start_ns;  /* since the profile's start */
     uint64_t length_ns; /* on the wall clock: from the start to the end */
     uint64_t weight;    /* of `measure`: what it stands for */
     uint64_t samples;
@@ -35,7 +35,6 @@ struct timeline_cursor {
     uint64_t end_ns; /* of the last span */
 };
 
-bool timeline_next(const struct timeline *timeline, uint32_t thread, struct timeline_cursor *cursor,
-                   struct span *span);
+bool timeline_next(const struct timeline *timeline, uint32_t thread, struct timeline_cursor *cursor, struct span *span);
 
 #endif
