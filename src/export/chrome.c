@@ -1,0 +1,170 @@
+/* Trace events (the 'Trace Event Format' of Chromium), as chrome://tracing, Perfetto and others open them: each
+ * thread's calls as begin and end events. What two looks in a row both see is taken for one call. */
+#include "export/export.h"
+#include "export/functions.h"
+#include "export/json_stream.h"
+#include "export/names.h"
+#include "export/timeline.h"
+
+#include <stdlib.h>
+
+enum { NS_PER_US_DECIMALS = 3 };
+
+struct writer {
+    struct json_stream json;
+    const struct profile *profile;
+    struct selection selection;
+    struct functions functions;
+    uint32_t *frames; /* of the span at hand */
+    uint32_t *open;   /* the functions that have begun, outermost first */
+    size_t open_count;
+    int64_t pid;
+    uint64_t tid;
+};
+
+static void put_ids(struct writer *writer) {
+    json_stream_key_integer(&writer->json, "pid", writer->pid);
+    json_stream_key(&writer->json, "tid");
+    json_stream_unsigned(&writer->json, writer->tid);
+}
+
+static void put_phase(struct writer *writer, const char *phase, uint64_t time_ns) {
+    json_stream_open(&writer->json, '{');
+    json_stream_key_text(&writer->json, "ph", phase);
+    json_stream_key(&writer->json, "ts");
+    json_stream_decimal(&writer->json, time_ns, NS_PER_US_DECIMALS);
+    put_ids(writer);
+}
+
+static void put_begin(struct writer *writer, uint32_t function, uint64_t time_ns) {
+    const struct profile_frame *frame = &writer->profile->frames[writer->functions.one_frame[function]];
+    struct json_stream *json = &writer->json;
+    put_phase(writer, "B", time_ns);
+    json_stream_key_text(json, "name", name_of_frame(frame));
+    json_stream_key_text(json, "cat", frame->is_library ? "library" : "python");
+    json_stream_open_key(json, "args", '{');
+    if (frame->file[0] != '\0')
+        json_stream_key_text(json, "file", frame->file);
+    if (frame->first_line >= 0)
+        json_stream_key_integer(json, "line", frame->first_line);
+    json_stream_close(json, '}');
+    json_stream_close(json, '}');
+}
+
+static void end_down_to(struct writer *writer, size_t depth, uint64_t time_ns) {
+    while (writer->open_count > depth) {
+        uint32_t function = writer->open[--writer->open_count];
+        put_phase(writer, "E", time_ns);
+        json_stream_key_text(&writer->json, "name",
+                             name_of_frame(&writer->profile->frames[writer->functions.one_frame[function]]));
+        json_stream_close(&writer->json, '}');
+    }
+}
+
+/* Ends what this span does not have any more, begins what is new in it. */
+static void put_span(struct writer *writer, const struct span *span) {
+    size_t count = selection_frames(&writer->selection, span->stack, writer->frames);
+    size_t same = 0;
+    while (same < count && same < writer->open_count &&
+           writer->functions.of_frame[writer->frames[same]] == writer->open[same])
+        same++;
+    end_down_to(writer, same, span->start_ns);
+    for (size_t i = same; i < count; i++) {
+        uint32_t function = writer->functions.of_frame[writer->frames[i]];
+        put_begin(writer, function, span->start_ns);
+        writer->open[writer->open_count++] = function;
+    }
+}
+
+static void put_thread(struct writer *writer, const struct timeline *timeline, uint32_t thread) {
+    struct timeline_cursor cursor = {0};
+    struct span span;
+    uint64_t end_ns = 0;
+    while (timeline_next(timeline, thread, &cursor, &span)) {
+        /* Nothing is known of a longer time without a sample. */
+        if (span.start_ns > end_ns + span.length_ns)
+            end_down_to(writer, 0, end_ns);
+        put_span(writer, &span);
+        end_ns = span.start_ns + span.length_ns;
+    }
+    end_down_to(writer, 0, end_ns);
+}
+
+static void put_name(struct writer *writer, const char *what, const char *name) {
+    struct json_stream *json = &writer->json;
+    put_phase(writer, "M", 0);
+    json_stream_key_text(json, "name", what);
+    json_stream_open_key(json, "args", '{');
+    json_stream_key_text(json, "name", name);
+    json_stream_close(json, '}');
+    json_stream_close(json, '}');
+}
+
+static enum status put_processes(struct writer *writer) {
+    enum status status = STATUS_OK;
+    struct buffer name;
+    buffer_init(&name, NAME_LIMIT_BYTES);
+    for (size_t i = 0; i < writer->profile->process_count && status == STATUS_OK; i++) {
+        writer->pid = writer->profile->processes[i].pid;
+        writer->tid = (uint64_t)writer->pid;
+        buffer_clear(&name);
+        status = name_append_command(&name, &writer->profile->processes[i]);
+        put_name(writer, "process_name", buffer_text(&name));
+    }
+    buffer_release(&name);
+    return status;
+}
+
+static enum status put_document(struct writer *writer, const struct timeline *timeline) {
+    struct json_stream *json = &writer->json;
+    json_stream_open(json, '{');
+    json_stream_key_text(json, "displayTimeUnit", "ms");
+    json_stream_open_key(json, "otherData", '{');
+    json_stream_key_text(json, "exporter", "strobe " STROBE_VERSION);
+    json_stream_key_text(json, "in_order", timeline->in_order ? "true" : "false");
+    json_stream_close(json, '}');
+    json_stream_open_key(json, "traceEvents", '[');
+    TRY(put_processes(writer));
+    for (uint32_t i = 0; i < writer->profile->thread_count; i++) {
+        const struct profile_thread *thread = &writer->profile->threads[i];
+        if (!selection_has_thread(&writer->selection, i))
+            continue;
+        writer->pid = writer->profile->processes[thread->process].pid;
+        writer->tid = thread->native_id != 0 ? thread->native_id : i;
+        if (thread->name[0] != '\0')
+            put_name(writer, "thread_name", thread->name);
+        put_thread(writer, timeline, i);
+        putc('\n', json->stream);
+    }
+    json_stream_close(json, ']');
+    json_stream_close(json, '}');
+    putc('\n', json->stream);
+    return STATUS_OK;
+}
+
+static enum status prepare(struct writer *writer, const struct export_options *options) {
+    TRY(selection_init(&writer->selection, writer->profile, options));
+    TRY(functions_init(&writer->functions, writer->profile, true));
+    size_t room = selection_max_depth(&writer->selection) + 1;
+    writer->frames = calloc(room, sizeof writer->frames[0]);
+    writer->open = calloc(room, sizeof writer->open[0]);
+    return writer->frames != NULL && writer->open != NULL ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status export_write_chrome(const struct profile *profile, const struct export_options *options, FILE *stream,
+                                struct error *error) {
+    struct writer writer = {.profile = profile};
+    struct timeline timeline = {0};
+    json_stream_init(&writer.json, stream);
+    enum status status = prepare(&writer, options);
+    if (status == STATUS_OK)
+        status = timeline_init(&timeline, &writer.selection, profile_main_measure(profile), true);
+    if (status == STATUS_OK)
+        status = put_document(&writer, &timeline);
+    timeline_release(&timeline);
+    free(writer.frames);
+    free(writer.open);
+    functions_release(&writer.functions);
+    selection_release(&writer.selection);
+    return export_finish(status, stream, error);
+}

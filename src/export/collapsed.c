@@ -1,0 +1,79 @@
+/* Stacks as lines: "outermost;…;innermost weight", as flame graph tools read them. A frame is `file.py:function:line`;
+ * with several threads the first entry is `thread NAME (ID)`. Weights are nanoseconds where they are times, so that
+ * their sum is what was measured. */
+#include "base/buffer.h"
+#include "export/export.h"
+#include "export/names.h"
+#include "export/selection.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ';' ends a frame and a line's end the stack: neither may come from a name. */
+static void put_plain(FILE *stream, const char *text) {
+    for (; *text != '\0'; text++) {
+        unsigned char byte = (unsigned char)*text;
+        putc(byte == ';' ? ',' : byte < ' ' ? ' ' : byte, stream);
+    }
+}
+
+static void put_frame(FILE *stream, const struct profile_frame *frame) {
+    if (frame->file[0] != '\0') {
+        put_plain(stream, frame->file);
+        putc(':', stream);
+    }
+    put_plain(stream, name_of_function(frame));
+    if (frame->line >= 0)
+        fprintf(stream, ":%" PRId32, frame->line);
+}
+
+static enum status put_thread(FILE *stream, const struct profile *profile, uint32_t thread) {
+    struct buffer name;
+    buffer_init(&name, NAME_LIMIT_BYTES);
+    enum status status = name_append_thread(&name, profile, thread);
+    fputs("thread ", stream);
+    put_plain(stream, buffer_text(&name));
+    buffer_release(&name);
+    return status;
+}
+
+static enum status put_entries(const struct selection *selection, uint32_t *frames, FILE *stream) {
+    const struct profile *profile = selection->profile;
+    enum measure measure = profile_main_measure(profile);
+    bool names_threads = profile->thread_count > 1;
+    for (size_t i = 0; i < profile->entry_count; i++) {
+        const struct profile_entry *entry = &profile->entries[i];
+        uint64_t weight = profile_value(profile, i, measure);
+        if (weight == 0 || !selection_has(selection, entry->thread, entry->stack))
+            continue;
+        size_t count = selection_frames(selection, entry->stack, frames);
+        if (names_threads)
+            TRY(put_thread(stream, profile, entry->thread));
+        if (count == 0)
+            fputs(names_threads ? ";<no frames>" : "<no frames>", stream);
+        for (size_t j = 0; j < count; j++) {
+            if (j > 0 || names_threads)
+                putc(';', stream);
+            put_frame(stream, &profile->frames[frames[j]]);
+        }
+        fprintf(stream, " %" PRIu64 "\n", weight);
+    }
+    return STATUS_OK;
+}
+
+enum status export_write_collapsed(const struct profile *profile, const struct export_options *options, FILE *stream,
+                                   struct error *error) {
+    struct selection selection = {0};
+    uint32_t *frames = NULL;
+    enum status status = selection_init(&selection, profile, options);
+    if (status != STATUS_OK)
+        goto out;
+    status = STATUS_FAILED;
+    frames = calloc(selection_max_depth(&selection) + 1, sizeof frames[0]);
+    if (frames != NULL)
+        status = put_entries(&selection, frames, stream);
+out:
+    free(frames);
+    selection_release(&selection);
+    return export_finish(status, stream, error);
+}

@@ -1,0 +1,57 @@
+#include "export/export.h"
+
+#include <string.h>
+
+const struct export_format export_formats[] = {
+    {"json", {".json"}, "every measure of every line", false, false, export_write_json},
+    {"html", {".html", ".htm"}, "one self-contained page", false, false, export_write_html},
+    {"collapsed",
+     {".collapsed", ".folded", ".txt"},
+     "stacks for flame graph tools",
+     false,
+     false,
+     export_write_collapsed},
+    {"speedscope", {".speedscope.json", ".speedscope"}, "for speedscope.app", true, false, export_write_speedscope},
+    {"pprof", {".pb.gz", ".pprof"}, "for go tool pprof", false, true, export_write_pprof},
+    {"gecko", {".gecko.json", ".gecko"}, "for the Firefox Profiler", true, false, export_write_gecko},
+    {"chrome", {".trace.json", ".chrome.json", ".trace"}, "trace events", true, false, export_write_chrome},
+    {"pstats", {".pstats", ".prof"}, "for Python's pstats", false, true, export_write_pstats},
+    {"svg", {".svg"}, "a flame graph as a picture", false, false, export_write_svg},
+};
+
+const size_t export_format_count = sizeof export_formats / sizeof export_formats[0];
+
+const struct export_format *export_find_name(const char *name) {
+    for (size_t i = 0; i < export_format_count; i++)
+        if (strcmp(export_formats[i].name, name) == 0)
+            return &export_formats[i];
+    return NULL;
+}
+
+static bool ends_with(const char *text, const char *ending) {
+    size_t text_size = strlen(text);
+    size_t ending_size = strlen(ending);
+    return text_size >= ending_size && strcmp(text + text_size - ending_size, ending) == 0;
+}
+
+const struct export_format *export_find_path(const char *path) {
+    const struct export_format *found = NULL;
+    size_t longest = 0;
+    for (size_t i = 0; i < export_format_count; i++)
+        for (size_t j = 0; j < EXPORT_MAX_ENDINGS && export_formats[i].endings[j] != NULL; j++) {
+            const char *ending = export_formats[i].endings[j];
+            if (strlen(ending) > longest && ends_with(path, ending)) {
+                found = &export_formats[i];
+                longest = strlen(ending);
+            }
+        }
+    return found;
+}
+
+enum status export_finish(enum status status, FILE *stream, struct error *error) {
+    if (status != STATUS_OK)
+        return error_set(error, status, "no memory left for the report");
+    if (ferror(stream))
+        return error_set(error, STATUS_FAILED, "the report could not be written");
+    return STATUS_OK;
+}

@@ -1,0 +1,157 @@
+#include "terminal/cells.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TAB_WIDTH = 4, CELL_TEXT_LIMIT = 1 << 16 };
+
+static enum status append_aligned(struct buffer *row, const char *text, size_t columns, size_t width) {
+    for (; columns < width; columns++)
+        TRY(buffer_append_char(row, ' '));
+    return buffer_append_text(row, text);
+}
+
+/* Four figures or so, whatever the magnitude. */
+static void format_time(char text[static 32], uint64_t ns) {
+    if (ns >= 3600000000000)
+        snprintf(text, 32, "%" PRIu64 "h %02" PRIu64 "m", ns / 3600000000000, ns / 60000000000 % 60);
+    else if (ns >= 100000000000)
+        snprintf(text, 32, "%" PRIu64 ".%" PRIu64 " s", ns / 1000000000, ns / 100000000 % 10);
+    else if (ns >= 1000000000)
+        snprintf(text, 32, "%" PRIu64 ".%03" PRIu64 " s", ns / 1000000000, ns / 1000000 % 1000);
+    else if (ns >= 1000000)
+        snprintf(text, 32, "%" PRIu64 ".%" PRIu64 " ms", ns / 1000000, ns / 100000 % 10);
+    else
+        snprintf(text, 32, "%" PRIu64 ".%" PRIu64 " us", ns / 1000, ns / 100 % 10);
+}
+
+static void format_bytes(char text[static 32], uint64_t bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    size_t rank = 0;
+    uint64_t tenths = bytes < UINT64_MAX / 10 ? bytes * 10 : UINT64_MAX;
+    for (; tenths >= 10240 && rank + 1 < sizeof units / sizeof units[0]; rank++)
+        tenths /= 1024;
+    if (rank == 0)
+        snprintf(text, 32, "%" PRIu64 " B", bytes);
+    else
+        snprintf(text, 32, "%" PRIu64 ".%" PRIu64 " %s", tenths / 10, tenths % 10, units[rank]);
+}
+
+enum status cell_append_amount(struct buffer *row, uint64_t amount, enum measure_unit unit, size_t width) {
+    char text[32] = "";
+    if (amount > 0 && unit == UNIT_NS)
+        format_time(text, amount);
+    else if (amount > 0 && unit == UNIT_BYTES)
+        format_bytes(text, amount);
+    else if (amount > 0)
+        snprintf(text, sizeof text, "%" PRIu64, amount);
+    return append_aligned(row, text, strlen(text), width);
+}
+
+enum status cell_append_share(struct buffer *row, uint64_t part, uint64_t whole) {
+    char text[32] = "";
+    double percent = whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+    unsigned tenths = (unsigned)(percent * 10 + 0.5);
+    if (part > 0 && tenths == 0)
+        snprintf(text, sizeof text, "<0.1%%");
+    else if (part > 0)
+        snprintf(text, sizeof text, "%u.%u%%", tenths / 10, tenths % 10);
+    return append_aligned(row, text, strlen(text), CELL_SHARE_WIDTH);
+}
+
+enum status cell_append_bar(struct buffer *row, uint64_t part, uint64_t whole, size_t width) {
+    static const char *const blocks[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
+    double share = whole > 0 ? (double)part / (double)whole : 0;
+    size_t eighths = (size_t)((share < 1 ? share : 1) * (double)(width * 8) + 0.5);
+    if (part > 0 && eighths == 0)
+        eighths = 1;
+    for (size_t i = 0; i < width; i++, eighths -= eighths < 8 ? eighths : 8)
+        TRY(buffer_append_text(row, blocks[eighths < 8 ? eighths : 8]));
+    return STATUS_OK;
+}
+
+/* Columns of a character: what East Asian scripts and emoji take two of, and marks none. A rough table: wcwidth knows
+ * only the locale's characters. */
+static size_t columns_of(uint32_t character) {
+    if ((character >= 0x300 && character <= 0x36f) || character == 0x200b || character == 0x200d ||
+        (character >= 0xfe00 && character <= 0xfe0f))
+        return 0;
+    bool is_wide = (character >= 0x1100 && character <= 0x115f) || (character >= 0x2e80 && character <= 0xa4cf) ||
+                   (character >= 0xac00 && character <= 0xd7a3) || (character >= 0xf900 && character <= 0xfaff) ||
+                   (character >= 0xfe30 && character <= 0xfe6f) || (character >= 0xff00 && character <= 0xff60) ||
+                   (character >= 0xffe0 && character <= 0xffe6) || (character >= 0x1f300 && character <= 0x1faff) ||
+                   (character >= 0x20000 && character <= 0x3fffd);
+    return is_wide ? 2 : 1;
+}
+
+static enum status expand_tabs(struct buffer *to, const char *text, size_t size_bytes) {
+    size_t column = 0;
+    for (size_t i = 0; i < size_bytes; i++) {
+        size_t blanks = text[i] == '\t' ? TAB_WIDTH - column % TAB_WIDTH : 0;
+        if (blanks == 0)
+            TRY(buffer_append_char(to, text[i]));
+        for (size_t j = 0; j < blanks; j++)
+            TRY(buffer_append_char(to, ' '));
+        column += blanks > 0 ? blanks : 1;
+    }
+    return STATUS_OK;
+}
+
+/* How many bytes of `text` fit into `width` columns, leaving one for "…" if not all do. */
+static size_t fitting_bytes(const char *text, size_t size_bytes, size_t width, bool *cut) {
+    size_t columns = 0, fits = 0, at = 0;
+    while (at < size_bytes) {
+        uint32_t character = ' ';
+        size_t length = text_decode_utf8(text + at, size_bytes - at, &character);
+        columns += columns_of(character);
+        if (columns > width) {
+            *cut = true;
+            return fits;
+        }
+        at += length > 0 ? length : 1;
+        if (columns < width)
+            fits = at;
+    }
+    *cut = false;
+    return size_bytes;
+}
+
+static enum status append_cut(struct buffer *row, const struct buffer *text, size_t width) {
+    bool cut = false;
+    size_t size = text->size_bytes;
+    while (size > 0 && text->data[size - 1] == ' ')
+        size--;
+    if (width > 0)
+        size = fitting_bytes(buffer_text(text), size, width, &cut);
+    TRY(buffer_append(row, buffer_text(text), size));
+    return cut ? buffer_append_text(row, "…") : STATUS_OK;
+}
+
+enum status cell_append_text(struct buffer *row, const char *text, size_t size_bytes, size_t width) {
+    struct buffer expanded, safe;
+    buffer_init(&expanded, CELL_TEXT_LIMIT);
+    buffer_init(&safe, CELL_TEXT_LIMIT);
+    /* A line of source may be a megabyte of data; nobody reads that far. */
+    enum { MAX_TEXT = 2000 };
+    enum status status = expand_tabs(&expanded, text, size_bytes < MAX_TEXT ? size_bytes : MAX_TEXT);
+    if (status == STATUS_OK)
+        status = text_append_safe(&safe, buffer_text(&expanded), expanded.size_bytes, true);
+    if (status == STATUS_OK)
+        status = append_cut(row, &safe, width);
+    buffer_release(&expanded);
+    buffer_release(&safe);
+    return status;
+}
+
+enum status cell_append_count(struct buffer *row, uint64_t count) {
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%" PRIu64, count);
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            TRY(buffer_append_char(row, ','));
+        TRY(buffer_append_char(row, digits[i]));
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,24 @@
+/* Cells of a table for a terminal: amounts, shares, bars, and text cut to a width. */
+#ifndef STROBE_TERMINAL_CELLS_H
+#define STROBE_TERMINAL_CELLS_H
+
+#include "base/buffer.h"
+#include "profile/profile.h"
+
+#include <stdbool.h>
+
+/* "1.638 s", "12.3 ms", "4.5 MiB", "1234"; never longer than CELL_AMOUNT_WIDTH characters up to 10,000 hours. */
+enum { CELL_AMOUNT_WIDTH = 9, CELL_SHARE_WIDTH = 6 };
+
+/* Right-aligned in `width` columns; blank when the amount is 0. */
+enum status cell_append_amount(struct buffer *row, uint64_t amount, enum measure_unit unit, size_t width) MUST_USE;
+/* "13.6%"; blank when the part is 0; "<0.1%" for what would look like 0. */
+enum status cell_append_share(struct buffer *row, uint64_t part, uint64_t whole) MUST_USE;
+/* A bar of `width` columns in eighths of a block. */
+enum status cell_append_bar(struct buffer *row, uint64_t part, uint64_t whole, size_t width) MUST_USE;
+/* Text made safe, tabs as blanks, cut with "…" to at most `width` columns (0: no limit), no blanks behind it. */
+enum status cell_append_text(struct buffer *row, const char *text, size_t size_bytes, size_t width) MUST_USE;
+/* A whole number with commas. */
+enum status cell_append_count(struct buffer *row, uint64_t count) MUST_USE;
+
+#endif
