@@ -184,6 +184,9 @@ static bool may_have_entered(const struct walk *walk, const struct tracked_frame
     const struct layout_frame *fields = &walk->layout->frame;
     if (walk->top == SIZE_MAX)
         return true;
+    /* What has not begun has called nobody: what lies above it is of another time. */
+    if (walk->tracker->frames[walk->top].instruction_bytes < 0)
+        return false;
     struct code_step step = top_step(walk);
     if (layout_has(fields->is_entry) && load_u8(bytes + fields->is_entry) != 0)
         return step.family != OPCODE_OTHER;
@@ -243,15 +246,39 @@ static bool may_run_generator(const struct walk *walk) {
     return !layout_has(fields->stacktop) || stacktop_of(walk, walk->top_bytes) != STACKTOP_RUNNING;
 }
 
-/* Up to 3.13: a frame that has neither variables nor stack looks the same whether it waits for what it has entered or
- * has been popped. When its instruction enters nothing, it is the latter. */
-static void drop_popped(struct walk *walk) {
-    const struct layout_frame *fields = &walk->layout->frame;
-    if (walk->top == SIZE_MAX || walk->top + 1 != walk->count || walk->top_bytes == NULL ||
-        !layout_has(fields->stacktop) || stacktop_of(walk, walk->top_bytes) != 0 ||
-        !walk->tracker->frames[walk->top].shown || top_step(walk).enters)
+/* Takes the innermost frame off again. */
+static void drop(struct walk *walk) {
+    const struct stack_tracker *tracker = walk->tracker;
+    size_t index = --walk->count;
+    if (walk->top != index)
         return;
-    walk->count--;
+    walk->top = SIZE_MAX;
+    walk->top_bytes = NULL;
+    while (index-- > tracker->older_count && walk->top == SIZE_MAX)
+        if (tracker->frames[index].end != 0) {
+            walk->top = index;
+            walk->top_bytes = bytes_at(walk, tracker->frames[index].address);
+        }
+}
+
+/* Whether the innermost frame is none that runs. One that is being set up would not be shown, and one from which a
+ * generator was made looks like that for ever (RETURN_GENERATOR, Python/bytecodes.c 3.12). Up to 3.13, one that has
+ * neither variables nor stack looks the same whether it waits for what it has entered or has been popped: it is the
+ * latter when its instruction enters nothing. */
+static bool is_leftover(const struct walk *walk) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    const struct tracked_frame *frame = &walk->tracker->frames[walk->count - 1];
+    if (walk->top + 1 != walk->count)
+        return frame->code == NULL;
+    if (!frame->shown)
+        return true;
+    return walk->top_bytes != NULL && layout_has(fields->stacktop) && stacktop_of(walk, walk->top_bytes) == 0 &&
+           !top_step(walk).enters;
+}
+
+static void drop_leftovers(struct walk *walk) {
+    while (walk->count > walk->tracker->older_count && is_leftover(walk))
+        drop(walk);
 }
 
 /* The frames above the chunk's innermost one: generators that it runs. */
@@ -296,7 +323,7 @@ enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state 
             next = tracker->frames[walk.count - 1].end;
     }
     if (status == STATUS_OK) {
-        drop_popped(&walk);
+        drop_leftovers(&walk);
         status = climb_outside(&walk);
     }
     if (status != STATUS_OK) {

@@ -96,7 +96,7 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
     TRY(reserve_copies(tracker, copy_bytes));
     pieces[count++] = (struct memory_piece){thread->datastack_chunk, tracker->copy, copy_bytes};
     pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
-    if (has_slot)
+    if (has_slot && thread->frame_slot != 0)
         pieces[count++] = (struct memory_piece){thread->frame_slot, &slot_frame, sizeof slot_frame};
     for (size_t i = 0; i < tracker->outside_count; i++)
         pieces[count++] = (struct memory_piece){tracker->outside[i].address, tracker->outside[i].bytes, head_bytes};
@@ -106,12 +106,14 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
         tracker->outside[i].read = true;
     struct thread_state now;
     thread_state_decode(&tracker->runtime->layout, thread->address, tracker->thread_bytes, &now);
+    /* 3.11 and 3.12: each call of the interpreter from C moves the slot. */
     if (has_slot && now.frame_slot == thread->frame_slot)
         now.frame = slot_frame;
+    else if (has_slot && now.frame_slot != 0)
+        TRY(memory_read_u64(tracker->runtime->live, now.frame_slot, &now.frame));
     bool same_chunk = now.datastack_chunk == thread->datastack_chunk;
-    bool same_slot = now.frame_slot == thread->frame_slot;
     *thread = now;
-    return same_chunk && same_slot ? STATUS_OK : STATUS_TORN;
+    return same_chunk ? STATUS_OK : STATUS_TORN;
 }
 
 /* How many frames of last time end before the copies first differ: they and all that holds for them is as it was. */
