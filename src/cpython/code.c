@@ -175,9 +175,9 @@ void code_cache_start_epoch(struct code_cache *cache) {
 
 /* Whether the code object that was decoded from this address still stands there. */
 static bool is_current(struct code_cache *cache, struct code *code) {
-    uint8_t header[MAX_HEADER_BYTES] = {0};
     if (code->checked_epoch == cache->epoch)
         return true;
+    uint8_t header[MAX_HEADER_BYTES] = {0};
     if (read_header(cache, cache->runtime->live, code->address, header) != STATUS_OK ||
         fingerprint_of(&cache->runtime->layout, header) != code->fingerprint)
         return false;
