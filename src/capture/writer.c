@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +27,8 @@ uint64_t capture_tick_ns(double rate_hz) {
     uint64_t tick_ns = 1;
     if (!(rate_hz > 0))
         return DEFAULTS.tick_ns;
-    double most_ns = fmin(1e9 / rate_hz / 50, 1e7);
+    double fiftieth_ns = 1e9 / rate_hz / 50;
+    double most_ns = fiftieth_ns < 1e7 ? fiftieth_ns : 1e7;
     for (uint64_t decade = 1; (double)decade <= most_ns; decade *= 10)
         for (uint64_t step = 1; step <= 5; step += step == 1 ? 1 : 3)
             if ((double)(decade * step) <= most_ns)

@@ -175,9 +175,9 @@ void code_cache_start_epoch(struct code_cache *cache) {
 
 /* Whether the code object that was decoded from this address still stands there. */
 static bool is_current(struct code_cache *cache, struct code *code) {
-    uint8_t header[MAX_HEADER_BYTES] = {0};
     if (code->checked_epoch == cache->epoch)
         return true;
+    uint8_t header[MAX_HEADER_BYTES] = {0};
     if (read_header(cache, cache->runtime->live, code->address, header) != STATUS_OK ||
         fingerprint_of(&cache->runtime->layout, header) != code->fingerprint)
         return false;
@@ -237,19 +237,13 @@ struct code_step code_cache_step(struct code_cache *cache, const struct code *co
     return (struct code_step){(enum opcode_family)(step & ~STEP_ENTERS), (step & STEP_ENTERS) != 0};
 }
 
-void code_position(struct code_cache *cache, const struct code *code, uint32_t instruction_bytes,
-                   struct source_position *position) {
-    uint64_t own = 0;
-    if (code->last_asked == instruction_bytes + 1 && code->last_asked != 0) {
-        *position = code->last_position;
-        return;
+void code_position(const struct code *code, uint32_t instruction_bytes, struct source_position *position) {
+    struct code *own = (struct code *)(uintptr_t)code;
+    if (code->last_asked != instruction_bytes + 1 || code->last_asked == 0) {
+        (void)linetable_lookup(&code->lines, instruction_bytes, &own->last_position);
+        own->last_asked = instruction_bytes + 1;
     }
-    (void)linetable_lookup(&code->lines, instruction_bytes, position);
-    if (!map_get(&cache->by_address, code->address, &own) || (uint64_t)(uintptr_t)code != own)
-        return;
-    struct code *remembering = (struct code *)(uintptr_t)own;
-    remembering->last_asked = instruction_bytes + 1;
-    remembering->last_position = *position;
+    *position = code->last_position;
 }
 
 enum status code_bytecode_start(struct runtime *runtime, const struct code *code, int32_t tlbc_index,

@@ -30,7 +30,6 @@ struct code {
     /* Private: for each code unit its instruction's family, and whether it enters; NULL until it is asked for. */
     const uint8_t *steps;
     bool steps_known;
-
     /* Private: what tells this code object from another that has taken its address, and when that was last looked at.
      */
     uint64_t fingerprint;
@@ -71,10 +70,9 @@ struct code_step {
 };
 struct code_step code_cache_step(struct code_cache *cache, const struct code *code, int32_t instruction_bytes);
 
-/* linetable_lookup, with the answer remembered: the threads of a pool stand at the same places. `code` comes from this
- * cache. */
-void code_position(struct code_cache *cache, const struct code *code, uint32_t instruction_bytes,
-                   struct source_position *position);
+/* linetable_lookup in the code's table, with the last answer remembered: the threads of a pool stand at the same
+ * places. `code` comes from a cache. */
+void code_position(const struct code *code, uint32_t instruction_bytes, struct source_position *position);
 
 /* Where the bytecode starts that a frame with this tlbc_index runs (free-threaded 3.14+; others pass 0). */
 enum status code_bytecode_start(struct runtime *runtime, const struct code *code, int32_t tlbc_index,

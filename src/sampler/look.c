@@ -114,10 +114,16 @@ static enum status sort_threads(struct look *look) {
     return STATUS_OK;
 }
 
-static enum status look_inside(struct looker *looker, struct error *error) {
-    const struct look_system system = {describe_thread, looker};
+static enum status open_target(struct looker *looker, struct error *error) {
     TRY(attach_runtime(looker->process, &looker->objects.memory, &looker->runtime, error));
     looker->runtime.live = &looker->live.memory;
+    /* Before any stop: a stopped thread no longer says whether it was running. */
+    bool tells_itself = layout_has(looker->runtime.layout.thread.gil_requested);
+    return process_read_threads(looker->process, !tells_itself, &looker->system, error);
+}
+
+static enum status look_inside(struct looker *looker) {
+    const struct look_system system = {describe_thread, looker};
     TRY(native_ids_init(&looker->native_ids, looker->process, &looker->system));
     TRY(look_python_take(&looker->runtime, looker->options, &looker->budget, &system, looker->look));
     TRY(add_native_threads(looker));
@@ -137,12 +143,13 @@ enum status look_take(struct process *process, const struct look_options *option
     memory_pages_init(&looker.pages, process_memory(process));
     memory_meter_init(&looker.live, process_memory(process), &looker.budget);
     memory_meter_init(&looker.objects, &looker.pages.memory, &looker.budget);
-    /* Before the stop: a stopped thread no longer says whether it was running. */
-    enum status status = process_read_threads(process, true, &looker.system, error);
+    enum status status = open_target(&looker, error);
     if (status == STATUS_OK && options->blocking)
         status = process_pause(process, error);
+    /* What was read on the way is not of the same instant. */
+    memory_pages_clear(&looker.pages);
     if (status == STATUS_OK) {
-        status = look_inside(&looker, error);
+        status = look_inside(&looker);
         if (options->blocking)
             process_resume(process);
     }

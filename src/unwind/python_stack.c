@@ -76,7 +76,7 @@ static enum status resolve(struct stack_reader *reader, struct stack_frame *fram
     if (offset < 0)
         frame->position = (struct source_position){frame->code->lines.first_line, -1, -1, -1};
     else
-        code_position(reader->codes, frame->code, (uint32_t)offset, &frame->position);
+        code_position(frame->code, (uint32_t)offset, &frame->position);
     return STATUS_OK;
 }
 
