@@ -352,11 +352,17 @@ enum status chunk_walk_older(struct stack_tracker *tracker, const struct thread_
     remote_addr address = load_u64(bytes + layout->frame.previous);
     enum status status = STATUS_OK;
     size_t head_bytes = frame_head_size(layout);
+    remote_addr left_behind = 0; /* as in frame_chain.c: a chain that bites its tail meets it again */
     while (address != 0 && status == STATUS_OK) {
         uint8_t head[FRAME_HEAD_MAX_BYTES];
-        struct frame frame;
+        struct frame frame = {0};
+        if (address == left_behind)
+            status = STATUS_TORN;
+        if ((walk.count & (walk.count - 1)) == 0)
+            left_behind = address;
         struct tracked_frame tracked;
-        if (!stack_image_holds(&image, address) && stack_image_extend_to(&image, layout, address) == STATUS_FAILED)
+        if (status == STATUS_OK && !stack_image_holds(&image, address) &&
+            stack_image_extend_to(&image, layout, address) == STATUS_FAILED)
             status = STATUS_FAILED;
         if (status == STATUS_OK)
             status = memory_read(&image.memory, address, head, head_bytes);

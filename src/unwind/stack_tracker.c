@@ -71,7 +71,7 @@ static enum status reserve_copies(struct stack_tracker *tracker, size_t size_byt
 }
 
 /* The bytes of the chunk that are worth reading: up to the innermost frame of last time and somewhat more. */
-static size_t predict_copy_bytes(const struct stack_tracker *tracker, const struct thread_state *thread) {
+static uint64_t predict_copy_bytes(const struct stack_tracker *tracker, const struct thread_state *thread) {
     remote_addr top = thread->datastack_top;
     for (size_t i = tracker->count; i-- > tracker->older_count;)
         if (tracker->frames[i].end != 0) {
@@ -80,7 +80,19 @@ static size_t predict_copy_bytes(const struct stack_tracker *tracker, const stru
         }
     uint64_t size_bytes = top - thread->datastack_chunk + SLACK_BYTES;
     uint64_t limit_bytes = thread->datastack_limit - thread->datastack_chunk;
-    return (size_t)(size_bytes < limit_bytes ? size_bytes : limit_bytes);
+    return size_bytes < limit_bytes ? size_bytes : limit_bytes;
+}
+
+/* Sizes the copies for what is to be read of the chunk, its header at the least. */
+static enum status prepare_copies(struct stack_tracker *tracker, const struct thread_state *thread,
+                                  size_t *copy_bytes) {
+    uint64_t size_bytes = predict_copy_bytes(tracker, thread);
+    if (size_bytes < tracker->runtime->layout.stack_chunk.data)
+        return STATUS_TORN;
+    if (size_bytes > MAX_CHUNK_BYTES)
+        return STATUS_LIMIT;
+    *copy_bytes = (size_t)size_bytes;
+    return reserve_copies(tracker, (size_t)size_bytes);
 }
 
 /* Everything in one call: the chunk, then the thread state, then what lay outside of the chunk last time. */
@@ -90,10 +102,10 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
     size_t head_bytes = frame_head_size(&tracker->runtime->layout);
     remote_addr slot_frame = 0;
     bool has_slot = layout_has(tracker->runtime->layout.thread.cframe);
-    size_t copy_bytes = predict_copy_bytes(tracker, thread);
+    size_t copy_bytes = 0;
     if (span > sizeof tracker->thread_bytes)
         return STATUS_LIMIT;
-    TRY(reserve_copies(tracker, copy_bytes));
+    TRY(prepare_copies(tracker, thread, &copy_bytes));
     pieces[count++] = (struct memory_piece){thread->datastack_chunk, tracker->copy, copy_bytes};
     pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
     if (has_slot && thread->frame_slot != 0)
