@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 
+extra = {}  # told beside the threads
 _told = []
 _output = bytearray()
 
@@ -114,7 +115,7 @@ def _record():
 
 
 def _compose():
-    _output[:] = json.dumps({"threads": _told, "version": sys.version}).encode() + b"\n"
+    _output[:] = json.dumps(dict(extra, threads=_told, version=sys.version)).encode() + b"\n"
 
 
 def chain(*steps):
