@@ -1,4 +1,4 @@
-#include "cli/dump.h"
+#include "cli/dump_writer.h"
 
 #include "base/text.h"
 #include "cli/frame_text.h"
@@ -13,19 +13,16 @@ static const struct palette coloured = {"\033[1m",  "\033[36m", "\033[2m", "\033
                                         "\033[32m", "\033[31m", "\033[0m"};
 static const struct palette plain = {"", "", "", "", "", "", ""};
 
-struct writer {
-    FILE *stream;
-    struct source_cache *sources;
-    const struct palette *palette;
-    struct buffer scratch;
-};
-
-/* Text of the target, with nothing in it that a terminal would obey. Valid until the next call. */
-static const char *safe(struct writer *writer, const char *text) {
+const char *dump_safe(struct dump_writer *writer, const char *text) {
     buffer_clear(&writer->scratch);
     if (text_append_safe(&writer->scratch, text, strlen(text), true) != STATUS_OK)
         return "?";
     return buffer_text(&writer->scratch);
+}
+
+/* Begins a line of a frame. */
+static void write_indent(struct dump_writer *writer, int columns) {
+    fprintf(writer->stream, "%*s", writer->indent + columns, "");
 }
 
 /* What a module's namespace is full of, and nobody looks for: its functions, classes and imports. */
@@ -39,7 +36,7 @@ static bool is_furniture(const struct look_frame *frame, const struct look_local
     return strncmp(local->name, "__", 2) == 0;
 }
 
-static void write_locals(struct writer *writer, const struct look_frame *frame) {
+static void write_locals(struct dump_writer *writer, const struct look_frame *frame) {
     const struct palette *palette = writer->palette;
     size_t furniture = 0;
     for (size_t i = 0; i < frame->local_count; i++) {
@@ -48,40 +45,46 @@ static void write_locals(struct writer *writer, const struct look_frame *frame) 
             furniture++;
             continue;
         }
-        fprintf(writer->stream, "        %s%s%s%s", local->argument ? "(argument) " : "", palette->name,
-                safe(writer, local->name), palette->end);
-        fprintf(writer->stream, ": %s", safe(writer, local->type));
-        fprintf(writer->stream, " = %s\n", safe(writer, local->value));
+        write_indent(writer, 8);
+        fprintf(writer->stream, "%s%s%s%s", local->argument ? "(argument) " : "", palette->name,
+                dump_safe(writer, local->name), palette->end);
+        fprintf(writer->stream, ": %s", dump_safe(writer, local->type));
+        fprintf(writer->stream, " = %s\n", dump_safe(writer, local->value));
     }
-    if (furniture > 0)
-        fprintf(writer->stream, "        (and %zu functions, classes, modules and __names__)\n", furniture);
-    if (frame->locals_status != STATUS_OK)
-        fprintf(writer->stream, "        %s(the variables could not be read: %s)%s\n", palette->warning,
-                status_name(frame->locals_status), palette->end);
+    if (furniture > 0) {
+        write_indent(writer, 8);
+        fprintf(writer->stream, "(and %zu functions, classes, modules and __names__)\n", furniture);
+    }
+    if (frame->locals_status == STATUS_OK)
+        return;
+    write_indent(writer, 8);
+    fprintf(writer->stream, "%s(the variables could not be read: %s)%s\n", palette->warning,
+            status_name(frame->locals_status), palette->end);
 }
 
-static void write_frame(struct writer *writer, const struct look_frame *frame) {
+void dump_write_frame(struct dump_writer *writer, const struct look_frame *frame) {
     const struct palette *palette = writer->palette;
+    write_indent(writer, 4);
     if (frame->status != STATUS_OK) {
-        fprintf(writer->stream, "    %s(a frame that could not be read: %s)%s\n", palette->warning,
+        fprintf(writer->stream, "%s(a frame that could not be read: %s)%s\n", palette->warning,
                 status_name(frame->status), palette->end);
         return;
     }
     buffer_clear(&writer->scratch);
-    if (frame_text_append(&writer->scratch, writer->sources, palette, frame, 0) == STATUS_OK)
+    if (frame_text_append(&writer->scratch, writer->sources, palette, frame, (size_t)writer->indent) == STATUS_OK)
         (void)fwrite_unlocked(writer->scratch.data, 1, writer->scratch.size_bytes, writer->stream);
     else
         fprintf(writer->stream, "    %s(a frame that could not be shown)%s\n", palette->warning, palette->end);
     write_locals(writer, frame);
 }
 
-static void write_headline(struct writer *writer, const struct look *look, const struct look_thread *thread) {
+static void write_headline(struct dump_writer *writer, const struct look *look, const struct look_thread *thread) {
     static const char *const gil_texts[] = {
         [GIL_NONE] = "", [GIL_WAITING] = ", waits for the GIL", [GIL_HELD] = ", holds the GIL"};
     fprintf(writer->stream, "\n%sThread %llu%s", writer->palette->thread, (unsigned long long)thread->native_id,
             writer->palette->end);
     if (thread->name != NULL)
-        fprintf(writer->stream, " \"%s\"", safe(writer, thread->name));
+        fprintf(writer->stream, " \"%s\"", dump_safe(writer, thread->name));
     fprintf(writer->stream, " (%s%s%s)", thread->state == THREAD_RUNNING ? "running" : "idle", gil_texts[thread->gil],
             thread->collecting ? ", collecting garbage" : "");
     if (look->interpreter_count > 1)
@@ -92,18 +95,18 @@ static void write_headline(struct writer *writer, const struct look *look, const
     fputc('\n', writer->stream);
 }
 
-static void write_thread(struct writer *writer, const struct look *look, const struct look_thread *thread) {
+static void write_thread(struct dump_writer *writer, const struct look *look, const struct look_thread *thread) {
     write_headline(writer, look, thread);
     if (thread->frame_count == 0)
         fputs("    (no Python frames)\n", writer->stream);
     for (size_t i = 0; i < thread->frame_count; i++)
-        write_frame(writer, &thread->frames[i]);
+        dump_write_frame(writer, &thread->frames[i]);
     if (thread->cut)
         fputs("    (deeper frames are not shown)\n", writer->stream);
 }
 
 /* Threads of native libraries have no Python to show: one line names them all. */
-static void write_native_threads(struct writer *writer, const struct look *look) {
+static void write_native_threads(struct dump_writer *writer, const struct look *look) {
     size_t count = 0;
     for (size_t i = 0; i < look->thread_count; i++) {
         const struct look_thread *thread = &look->threads[i];
@@ -112,33 +115,34 @@ static void write_native_threads(struct writer *writer, const struct look *look)
         fprintf(writer->stream, "%s%llu", count++ == 0 ? "\nThreads that run no Python: " : ", ",
                 (unsigned long long)thread->native_id);
         if (thread->name != NULL)
-            fprintf(writer->stream, " \"%s\"", safe(writer, thread->name));
+            fprintf(writer->stream, " \"%s\"", dump_safe(writer, thread->name));
     }
     if (count > 0)
         fputc('\n', writer->stream);
 }
 
-static void write_title(struct writer *writer, const struct look *look) {
+static void write_title(struct dump_writer *writer, const struct look *look) {
     char version[24] = "(starting)";
     if (look->version != 0)
         runtime_format_version(look->version, version);
     fprintf(writer->stream, "Process %d, Python %s%s:", (int)look->pid, version,
             look->free_threaded ? " free-threaded" : "");
     for (char **argument = look->command; *argument != NULL; argument++)
-        fprintf(writer->stream, " %s", safe(writer, *argument));
+        fprintf(writer->stream, " %s", dump_safe(writer, *argument));
     fputc('\n', writer->stream);
     if (look->thread_count == 0)
         fputs("\n(no threads: Python is starting up or shutting down)\n", writer->stream);
 }
 
 enum status dump_write_text(const struct look *look, struct source_cache *sources, bool colour, FILE *stream) {
-    struct writer writer = {stream, sources, colour ? &coloured : &plain, {0}};
+    struct dump_writer writer = {stream, sources, colour ? &coloured : &plain, 0, {0}};
     buffer_init(&writer.scratch, MAX_TEXT_BYTES);
     write_title(&writer, look);
     for (size_t i = 0; i < look->thread_count; i++)
         if (look->threads[i].has_python)
             write_thread(&writer, look, &look->threads[i]);
     write_native_threads(&writer, look);
+    enum status status = look->has_tasks ? dump_write_tasks(&writer, look) : STATUS_OK;
     buffer_release(&writer.scratch);
-    return STATUS_OK;
+    return status;
 }

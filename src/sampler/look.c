@@ -2,6 +2,7 @@
 
 #include "base/memory_pages.h"
 #include "sampler/attach_runtime.h"
+#include "sampler/locate.h"
 #include "sampler/look_python.h"
 #include "sampler/native_ids.h"
 
@@ -114,6 +115,15 @@ static enum status sort_threads(struct look *look) {
     return STATUS_OK;
 }
 
+/* Where asyncio describes itself; 0 when nobody asks or the program has not imported it. */
+static remote_addr find_asyncio(struct looker *looker) {
+    struct runtime_symbols symbols = {.runtime = looker->runtime.address};
+    remote_addr address = 0;
+    if (!looker->options->with_tasks || locate_asyncio_debug(looker->process, &symbols, &address) != STATUS_OK)
+        return 0;
+    return address;
+}
+
 static enum status open_target(struct looker *looker, struct error *error) {
     TRY(attach_runtime(looker->process, &looker->objects.memory, &looker->runtime, error));
     looker->runtime.live = &looker->live.memory;
@@ -123,8 +133,8 @@ static enum status open_target(struct looker *looker, struct error *error) {
 }
 
 static enum status look_inside(struct looker *looker) {
-    const struct look_system system = {describe_thread, looker};
     TRY(native_ids_init(&looker->native_ids, looker->process, &looker->system));
+    const struct look_system system = {describe_thread, looker, find_asyncio(looker)};
     TRY(look_python_take(&looker->runtime, looker->options, &looker->budget, &system, looker->look));
     TRY(add_native_threads(looker));
     return sort_threads(looker->look);
@@ -164,6 +174,7 @@ enum status look_take(struct process *process, const struct look_options *option
 void look_free(struct look *look) {
     free(look->threads);
     free(look->interpreters);
+    free(look->tasks);
     arena_release(&look->arena);
     arena_release(&look->code_arena);
     *look = (struct look){0};

@@ -57,6 +57,10 @@ enum status python_stack_read(struct stack_reader *reader, struct thread_state *
                               struct python_stack *stack) MUST_USE;
 void python_stack_release(struct python_stack *stack);
 
+/* Fills status, code and position of a frame whose frame is filled; *shown: whether it is one to show. Fails only when
+ * strobe has no memory. For frames that are on no thread's stack, as those of suspended coroutines. */
+enum status python_stack_resolve(struct stack_reader *reader, struct stack_frame *frame, bool *shown) MUST_USE;
+
 /* After python_stack_read: the memory of that same look, for reading the frames' locals. */
 struct memory *stack_reader_memory(struct stack_reader *reader);
 

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 
+extra = {}  # told beside the threads
 _told = []
 # What the threads of other interpreters told: {interpreter's id: threads}.
 _others = {}
@@ -127,7 +128,7 @@ def _record():
 
 
 def _compose():
-    told = {"threads": _told, "interpreters": _others, "pid": os.getpid(), "version": sys.version}
+    told = dict(extra, threads=_told, interpreters=_others, pid=os.getpid(), version=sys.version)
     _output[:] = json.dumps(told).encode() + b"\n"
 
 
