@@ -42,8 +42,9 @@ struct scan {
     /* What may still be spent on checksums of what turns out to be no chunk: a file made of false beginnings must not
      * cost its size squared. */
     uint64_t patience_bytes;
-    uint8_t *stored; /* a chunk with its header */
-    uint8_t *raw;
+    uint8_t *stored; /* a chunk with its header; as large as one can be in this file */
+    uint8_t *raw;    /* its payload, or what is being searched */
+    size_t raw_capacity;
 };
 
 /* How many of size_bytes were there. */
@@ -128,7 +129,9 @@ static enum status tell_chunk(struct scan *scan, const struct chunk_header *head
     /* A kind of chunk, or a way of packing one, that a later version has. */
     if (header->type != CAPTURE_CHUNK_RECORDS || (header->flags & ~CAPTURE_CHUNK_ZSTD) != 0)
         return STATUS_OK;
-    const uint8_t *payload = is_stale ? NULL : unpack(scan, header);
+    const uint8_t *payload = NULL;
+    if (!is_stale)
+        TRY(unpack(scan, header, &payload));
     if (payload == NULL) {
         damage->lost_bytes += CAPTURE_CHUNK_HEADER_BYTES + header->stored_bytes;
         return STATUS_OK;
@@ -211,10 +214,11 @@ static enum status read_source(const struct source *source, const char *name, co
     struct scan scan = {.source = source, .reader = &reader, .at = CAPTURE_FILE_HEADER_BYTES};
     TRY(check_file_header(source, name, error));
     scan.patience_bytes = 4 * source->size_bytes + CAPTURE_CHUNK_HEADER_BYTES + CAPTURE_CHUNK_MAX_BYTES;
-    scan.stored = malloc(CAPTURE_CHUNK_HEADER_BYTES + (size_t)CAPTURE_CHUNK_MAX_BYTES);
-    scan.raw = malloc(CAPTURE_CHUNK_MAX_BYTES);
-    enum status status = STATUS_FAILED;
-    if (scan.stored != NULL && scan.raw != NULL)
+    uint64_t most_bytes = CAPTURE_CHUNK_HEADER_BYTES + (uint64_t)CAPTURE_CHUNK_MAX_BYTES;
+    most_bytes = source->size_bytes < most_bytes ? source->size_bytes : most_bytes;
+    scan.stored = malloc((size_t)most_bytes);
+    enum status status = scan.stored != NULL ? reserve_raw(&scan, SCAN_BYTES) : STATUS_FAILED;
+    if (status == STATUS_OK)
         status = tell_chunks(&scan);
     if (status == STATUS_OK)
         status = judge(&reader.damage, name, error);
