@@ -98,13 +98,29 @@ static bool fetch_chunk(struct scan *scan, struct chunk_header *header) {
     return false;
 }
 
-/* The payload as it was before compression, or NULL. */
-static const uint8_t *unpack(const struct scan *scan, const struct chunk_header *header) {
-    const uint8_t *payload = scan->stored + CAPTURE_CHUNK_HEADER_BYTES;
-    if (!(header->flags & CAPTURE_CHUNK_ZSTD))
-        return header->stored_bytes == header->raw_bytes ? payload : NULL;
-    return ZSTD_decompress(scan->raw, header->raw_bytes, payload, header->stored_bytes) == header->raw_bytes ? scan->raw
-                                                                                                             : NULL;
+static enum status reserve_raw(struct scan *scan, size_t size_bytes) {
+    if (size_bytes <= scan->raw_capacity)
+        return STATUS_OK;
+    uint8_t *grown = realloc(scan->raw, size_bytes);
+    if (grown == NULL)
+        return STATUS_FAILED;
+    scan->raw = grown;
+    scan->raw_capacity = size_bytes;
+    return STATUS_OK;
+}
+
+/* *payload is what it was before compression, or NULL when it is not what the header says. */
+static enum status unpack(struct scan *scan, const struct chunk_header *header, const uint8_t **payload) {
+    const uint8_t *stored = scan->stored + CAPTURE_CHUNK_HEADER_BYTES;
+    *payload = NULL;
+    if (!(header->flags & CAPTURE_CHUNK_ZSTD)) {
+        *payload = header->stored_bytes == header->raw_bytes ? stored : NULL;
+        return STATUS_OK;
+    }
+    TRY(reserve_raw(scan, header->raw_bytes));
+    if (ZSTD_decompress(scan->raw, header->raw_bytes, stored, header->stored_bytes) == header->raw_bytes)
+        *payload = scan->raw;
+    return STATUS_OK;
 }
 
 static enum status enter_epoch(struct scan *scan, uint32_t epoch) {
