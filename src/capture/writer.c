@@ -242,7 +242,7 @@ enum status writer_write_chunk(struct capture_writer *writer) {
     return STATUS_OK;
 }
 
-static enum status start_epoch(struct capture_writer *writer) {
+enum status capture_writer_start_epoch(struct capture_writer *writer) {
     TRY(writer_write_chunk(writer));
     digest_map_clear(&writer->strings);
     digest_map_clear(&writer->frames);
@@ -263,7 +263,7 @@ enum status writer_settle(struct capture_writer *writer, uint64_t now_ns) {
     if (writer->chunk_started_ns == 0)
         writer->chunk_started_ns = now_ns;
     if (tables_are_full(writer))
-        return start_epoch(writer);
+        return capture_writer_start_epoch(writer);
     bool is_old =
         now_ns >= writer->chunk_started_ns && now_ns - writer->chunk_started_ns >= writer->options.flush_period_ns;
     return is_old || writer->chunk.size_bytes >= writer->options.chunk_bytes ? writer_write_chunk(writer) : STATUS_OK;

@@ -1,5 +1,5 @@
-/* Prints what strobe's own reader tells of the capture FILE, one JSON object a line, of the form that write_capture takes.
- * Exit status 6 when the capture is damaged. */
+/* Prints what strobe's own reader tells of the capture FILE, one JSON object a line, of the form that write_capture
+ * takes. Exit status 6 when the capture is damaged. */
 #include "capture/reader.h"
 
 #include <jansson.h>
@@ -60,7 +60,7 @@ static enum status on_fact(void *context, struct capture_text key, struct captur
 static enum status on_string(void *context, uint32_t id, struct capture_text text) {
     (void)id;
     return json_array_append_new(((struct tables *)context)->strings, text_value(text)) == 0 ? STATUS_OK
-                                                                                              : STATUS_FAILED;
+                                                                                             : STATUS_FAILED;
 }
 
 static json_t *position(int32_t value) {
@@ -89,15 +89,14 @@ static enum status on_stack(void *context, uint32_t id, uint32_t parent, uint32_
 
 static enum status on_process(void *context, const struct capture_process *process) {
     (void)context;
-    return show(json_pack("{ss sI sI sI sI sI sI sI sI sI sI so so}", "record", "process", "number",
-                          (json_int_t)process->process, "pid", (json_int_t)process->pid, "parent_pid",
-                          (json_int_t)process->parent_pid, "version", (json_int_t)process->python_version, "flags",
-                          (json_int_t)process->free_threaded, "mode", (json_int_t)process->mode, "origin",
-                          (json_int_t)process->origin, "rate_mhz", (json_int_t)process->rate_millihertz,
-                          "start_unix_ns", (json_int_t)process->start_unix_ns, "start_ns",
-                          (json_int_t)process->start_ns, "command",
-                          text_array(process->command, process->command_count), "libraries",
-                          text_array(process->libraries, process->library_count)));
+    return show(json_pack(
+        "{ss sI sI sI sI sI sI sI sI sI sI so so}", "record", "process", "number", (json_int_t)process->process, "pid",
+        (json_int_t)process->pid, "parent_pid", (json_int_t)process->parent_pid, "version",
+        (json_int_t)process->python_version, "flags", (json_int_t)process->free_threaded, "mode",
+        (json_int_t)process->mode, "origin", (json_int_t)process->origin, "rate_mhz",
+        (json_int_t)process->rate_millihertz, "start_unix_ns", (json_int_t)process->start_unix_ns, "start_ns",
+        (json_int_t)process->start_ns, "command", text_array(process->command, process->command_count), "libraries",
+        text_array(process->libraries, process->library_count)));
 }
 
 static enum status on_process_end(void *context, uint32_t process, uint64_t time_ns, int32_t wait_status) {
@@ -123,14 +122,14 @@ static enum status on_thread(void *context, uint32_t id, const struct capture_th
 
 static enum status on_thread_cpu(void *context, uint32_t id, uint64_t cpu_ns) {
     (void)context;
-    return show(json_pack("{ss sI sI}", "record", "thread_cpu", "thread", (json_int_t)id, "cpu_ns",
-                          (json_int_t)cpu_ns));
+    return show(
+        json_pack("{ss sI sI}", "record", "thread_cpu", "thread", (json_int_t)id, "cpu_ns", (json_int_t)cpu_ns));
 }
 
 static enum status on_thread_end(void *context, uint32_t id, uint64_t time_ns) {
     (void)context;
-    return show(json_pack("{ss sI sI}", "record", "thread_end", "thread", (json_int_t)id, "time_ns",
-                          (json_int_t)time_ns));
+    return show(
+        json_pack("{ss sI sI}", "record", "thread_end", "thread", (json_int_t)id, "time_ns", (json_int_t)time_ns));
 }
 
 static enum status on_sample(void *context, const struct capture_sample *sample) {
