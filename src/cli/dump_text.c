@@ -64,8 +64,8 @@ static void write_locals(struct dump_writer *writer, const struct look_frame *fr
 
 void dump_write_frame(struct dump_writer *writer, const struct look_frame *frame) {
     const struct palette *palette = writer->palette;
-    write_indent(writer, 4);
     if (frame->status != STATUS_OK) {
+        write_indent(writer, 4);
         fprintf(writer->stream, "%s(a frame that could not be read: %s)%s\n", palette->warning,
                 status_name(frame->status), palette->end);
         return;
