@@ -8,7 +8,7 @@ from harness import figures, interpreters, peers, targets
 
 TITLE = "One look at a process, start-up included"
 MEBIBYTE = 1 << 20
-FRAME = re.compile(r"(?<!return )\bstep_\d")
+FRAME = re.compile(r"(?<!return )step_\d")
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,12 @@ def rows_of(case, costs, failed):
         wall = figures.Spread.of(cost.wall_s for cost in own).scaled(1e3)
         cpu = figures.Spread.of(cost.cpu_s for cost in own).scaled(1e3)
         peak = figures.Spread.of(cost.peak_bytes for cost in own).scaled(1 / MEBIBYTE)
-        ratio = "" if name == "strobe" else f"{figures.pairwise_ratio(costs['strobe'], own, 'wall_s'):.3f}"
+        shares = [""] * 2
+        if name != "strobe":
+            shares = [f"{figures.pairwise_ratio(costs['strobe'], own, figure):.3f}" for figure in ("wall_s", "cpu_s")]
         title = case.title() if name == "strobe" else ""
-        rows.append([title, name, wall.text(), f"{cpu.median:.2f}", f"{peak.median:.1f}", ratio])
-    rows += [["", name, "does not see the frames", "", "", ""] for name in failed]
+        rows.append([title, name, wall.text(), f"{cpu.median:.2f}", f"{peak.median:.1f}", *shares])
+    rows += [["", name, "does not see the frames", "", "", "", ""] for name in failed]
     return rows
 
 
@@ -95,12 +97,18 @@ def verdict(case, costs):
 
 
 def run(context):
-    head = ["target", "tool", "wall ms: median (least–greatest)", "CPU ms", "peak MiB", "strobe's share of its wall time"]
+    head = ["target", "tool", "wall ms: median (least–greatest)", "CPU ms", "peak MiB"]
+    head += ["strobe's share of its wall", "… of its CPU"]
     rows, verdicts = [], []
     for case in cases():
         costs, failed = measure_case(context, case)
         rows += rows_of(case, costs, failed)
         verdicts.append(verdict(case, costs))
     lines = figures.table(head, rows)
-    lines += ["", f"{context.runs} runs of each, by turns; shares are medians over pairs of runs. The target waits."]
+    lines += [
+        "",
+        f"{context.runs} runs of each, by turns; shares are medians over pairs of runs. All threads of the target wait. "
+        "py-spy stops the target unless it is told `--nonblocking`; the others never do here. strobe and CPython's "
+        "sampler print source lines too, py-spy and austin do not.",
+    ]
     return lines + ["", *[line for line in verdicts if line]]

@@ -12,9 +12,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
 #define IMAGE_BASE UINT64_C(0x7f1234560000)
-/* Reads that one question about an image may cost: a hash chain is followed for 65,536 steps of up to three reads, and
+/* Reads that one question about an image may cost: a hash chain is followed for 4,096 steps of up to three reads, and
  * a few more lead there. */
-enum { READS_MAX = 3 * 65536 + 8 };
+enum { READS_MAX = 3 * 4096 + 8 };
 
 static void require(bool condition) {
     if (!condition)

@@ -1,5 +1,6 @@
 #include "base/buffer.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,12 @@ void buffer_truncate(struct buffer *buffer, size_t size_bytes) {
         buffer->data[size_bytes] = '\0';
 }
 
+/* One byte more is for the NUL. */
+static bool has_room(const struct buffer *buffer, size_t more_bytes) {
+    return more_bytes < buffer->capacity_bytes - buffer->size_bytes &&
+           more_bytes <= buffer->limit_bytes - buffer->size_bytes;
+}
+
 static enum status reserve(struct buffer *buffer, size_t more_bytes) {
     if (more_bytes > buffer->limit_bytes || buffer->size_bytes > buffer->limit_bytes - more_bytes)
         return STATUS_LIMIT;
@@ -43,17 +50,20 @@ static enum status reserve(struct buffer *buffer, size_t more_bytes) {
 }
 
 enum status buffer_extend(struct buffer *buffer, size_t size_bytes, void **where) {
-    TRY(reserve(buffer, size_bytes));
+    if (!has_room(buffer, size_bytes))
+        TRY(reserve(buffer, size_bytes));
     *where = buffer->data + buffer->size_bytes;
     buffer_truncate(buffer, buffer->size_bytes + size_bytes);
     return STATUS_OK;
 }
 
 enum status buffer_append(struct buffer *buffer, const void *data, size_t size_bytes) {
-    void *where = NULL;
-    TRY(buffer_extend(buffer, size_bytes, &where));
+    if (!has_room(buffer, size_bytes))
+        TRY(reserve(buffer, size_bytes));
     if (size_bytes > 0)
-        memcpy(where, data, size_bytes);
+        memcpy(buffer->data + buffer->size_bytes, data, size_bytes);
+    buffer->size_bytes += size_bytes;
+    buffer->data[buffer->size_bytes] = '\0';
     return STATUS_OK;
 }
 

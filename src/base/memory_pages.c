@@ -4,12 +4,13 @@
 #include <string.h>
 
 enum {
-    PAGE_BYTES = 4096,
-    CHUNK_PAGES = 16,
-    MAX_PAGES = 4096,
+    /* Objects lie scattered, and the reading of a processor's whole page costs as much as several of these, most of it
+     * for the memory that it lands in. Divides the processor's page, so that one read meets no gap. */
+    PAGE_BYTES = 512,
+    CHUNK_PAGES = 128,
+    MAX_PAGES = 32768,
     /* Larger reads go past the cache: they are bulk data that is wanted once. */
-    BYPASS_BYTES = 16 * PAGE_BYTES,
-    PREFETCH_BATCH = 64,
+    BYPASS_BYTES = 1024,
 };
 
 static uint8_t *page_copy(const struct memory_pages *pages, size_t index) {
@@ -31,13 +32,6 @@ static enum status ensure_chunk(struct memory_pages *pages, size_t index) {
     return STATUS_OK;
 }
 
-/* A free slot for one more page; it counts only once map_set has named it. */
-static enum status next_slot(struct memory_pages *pages, size_t ahead, uint8_t **copy) {
-    TRY(ensure_chunk(pages, pages->page_count + ahead));
-    *copy = page_copy(pages, pages->page_count + ahead);
-    return STATUS_OK;
-}
-
 static enum status get_page(struct memory_pages *pages, remote_addr page, const uint8_t **copy) {
     uint64_t index = 0;
     if (map_get(&pages->slots, page, &index)) {
@@ -46,8 +40,8 @@ static enum status get_page(struct memory_pages *pages, remote_addr page, const 
     }
     if (pages->page_count >= MAX_PAGES)
         memory_pages_clear(pages);
-    uint8_t *slot = NULL;
-    TRY(next_slot(pages, 0, &slot));
+    TRY(ensure_chunk(pages, pages->page_count));
+    uint8_t *slot = page_copy(pages, pages->page_count);
     TRY(memory_read(pages->under, page, slot, PAGE_BYTES));
     TRY(map_set(&pages->slots, page, pages->page_count++));
     *copy = slot;
@@ -88,42 +82,4 @@ void memory_pages_release(struct memory_pages *pages) {
 void memory_pages_clear(struct memory_pages *pages) {
     map_clear(&pages->slots);
     pages->page_count = 0;
-}
-
-/* Reads a batch of pages that are not cached yet: in one call, or one by one when one of them is bad. */
-static void fetch_batch(struct memory_pages *pages, struct memory_piece *batch, size_t count) {
-    bool whole = memory_read_pieces(pages->under, batch, count) == STATUS_OK;
-    if (!whole)
-        return; /* get_page will ask for each of them when it is wanted */
-    for (size_t i = 0; i < count; i++)
-        if (map_set(&pages->slots, batch[i].address, pages->page_count++) != STATUS_OK)
-            return;
-}
-
-static bool in_batch(const struct memory_piece *batch, size_t count, remote_addr page) {
-    for (size_t i = 0; i < count; i++)
-        if (batch[i].address == page)
-            return true;
-    return false;
-}
-
-void memory_pages_prefetch(struct memory_pages *pages, const remote_addr *addresses, size_t count) {
-    struct memory_piece batch[PREFETCH_BATCH];
-    size_t filled = 0;
-    for (size_t i = 0; i < count && pages->page_count + PREFETCH_BATCH < MAX_PAGES; i++) {
-        remote_addr page = addresses[i] & ~(remote_addr)(PAGE_BYTES - 1);
-        uint64_t index = 0;
-        if (page == 0 || map_get(&pages->slots, page, &index) || in_batch(batch, filled, page))
-            continue;
-        uint8_t *slot = NULL;
-        if (next_slot(pages, filled, &slot) != STATUS_OK)
-            return;
-        batch[filled++] = (struct memory_piece){page, slot, PAGE_BYTES};
-        if (filled == PREFETCH_BATCH) {
-            fetch_batch(pages, batch, filled);
-            filled = 0;
-        }
-    }
-    if (filled > 0)
-        fetch_batch(pages, batch, filled);
 }

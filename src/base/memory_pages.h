@@ -21,7 +21,5 @@ void memory_pages_init(struct memory_pages *pages, struct memory *under);
 void memory_pages_release(struct memory_pages *pages);
 /* Forgets all pages: the next reads see the target as it is then. */
 void memory_pages_clear(struct memory_pages *pages);
-/* Reads the pages of these addresses ahead, in as few calls as possible. Pages that cannot be read are passed over. */
-void memory_pages_prefetch(struct memory_pages *pages, const remote_addr *addresses, size_t count);
 
 #endif

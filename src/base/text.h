@@ -12,8 +12,11 @@
  * the bytes at `text` are none or size_bytes is 0. */
 size_t text_decode_utf8(const char *text, size_t size_bytes, uint32_t *character);
 
-/* Appends bytes as UTF-8: what is not well-formed becomes \xNN, and, when escape_controls, so do control characters, so
- * that no target can send escape sequences to a terminal. */
+/* How many bytes at the start of the text are ASCII that is shown as it is, one column each. */
+size_t text_plain_length(const char *text, size_t size_bytes);
+
+/* Appends bytes as UTF-8: what is not well-formed becomes \xNN, and, when escape_controls, so do control characters and
+ * those that rearrange text, so that no target can send escape sequences to a terminal or deceive who reads it. */
 enum status text_append_safe(struct buffer *buffer, const char *bytes, size_t size_bytes,
                              bool escape_controls) MUST_USE;
 

@@ -42,8 +42,9 @@ struct scan {
     /* What may still be spent on checksums of what turns out to be no chunk: a file made of false beginnings must not
      * cost its size squared. */
     uint64_t patience_bytes;
-    uint8_t *stored; /* a chunk with its header */
-    uint8_t *raw;
+    uint8_t *stored; /* a chunk with its header; as large as one can be in this file */
+    uint8_t *raw;    /* its payload, or what is being searched */
+    size_t raw_capacity;
 };
 
 /* How many of size_bytes were there. */
@@ -97,13 +98,29 @@ static bool fetch_chunk(struct scan *scan, struct chunk_header *header) {
     return false;
 }
 
-/* The payload as it was before compression, or NULL. */
-static const uint8_t *unpack(const struct scan *scan, const struct chunk_header *header) {
-    const uint8_t *payload = scan->stored + CAPTURE_CHUNK_HEADER_BYTES;
-    if (!(header->flags & CAPTURE_CHUNK_ZSTD))
-        return header->stored_bytes == header->raw_bytes ? payload : NULL;
-    return ZSTD_decompress(scan->raw, header->raw_bytes, payload, header->stored_bytes) == header->raw_bytes ? scan->raw
-                                                                                                             : NULL;
+static enum status reserve_raw(struct scan *scan, size_t size_bytes) {
+    if (size_bytes <= scan->raw_capacity)
+        return STATUS_OK;
+    uint8_t *grown = realloc(scan->raw, size_bytes);
+    if (grown == NULL)
+        return STATUS_FAILED;
+    scan->raw = grown;
+    scan->raw_capacity = size_bytes;
+    return STATUS_OK;
+}
+
+/* *payload is what it was before compression, or NULL when it is not what the header says. */
+static enum status unpack(struct scan *scan, const struct chunk_header *header, const uint8_t **payload) {
+    const uint8_t *stored = scan->stored + CAPTURE_CHUNK_HEADER_BYTES;
+    *payload = NULL;
+    if (!(header->flags & CAPTURE_CHUNK_ZSTD)) {
+        *payload = header->stored_bytes == header->raw_bytes ? stored : NULL;
+        return STATUS_OK;
+    }
+    TRY(reserve_raw(scan, header->raw_bytes));
+    if (ZSTD_decompress(scan->raw, header->raw_bytes, stored, header->stored_bytes) == header->raw_bytes)
+        *payload = scan->raw;
+    return STATUS_OK;
 }
 
 static enum status enter_epoch(struct scan *scan, uint32_t epoch) {
@@ -128,7 +145,9 @@ static enum status tell_chunk(struct scan *scan, const struct chunk_header *head
     /* A kind of chunk, or a way of packing one, that a later version has. */
     if (header->type != CAPTURE_CHUNK_RECORDS || (header->flags & ~CAPTURE_CHUNK_ZSTD) != 0)
         return STATUS_OK;
-    const uint8_t *payload = is_stale ? NULL : unpack(scan, header);
+    const uint8_t *payload = NULL;
+    if (!is_stale)
+        TRY(unpack(scan, header, &payload));
     if (payload == NULL) {
         damage->lost_bytes += CAPTURE_CHUNK_HEADER_BYTES + header->stored_bytes;
         return STATUS_OK;
@@ -211,10 +230,11 @@ static enum status read_source(const struct source *source, const char *name, co
     struct scan scan = {.source = source, .reader = &reader, .at = CAPTURE_FILE_HEADER_BYTES};
     TRY(check_file_header(source, name, error));
     scan.patience_bytes = 4 * source->size_bytes + CAPTURE_CHUNK_HEADER_BYTES + CAPTURE_CHUNK_MAX_BYTES;
-    scan.stored = malloc(CAPTURE_CHUNK_HEADER_BYTES + (size_t)CAPTURE_CHUNK_MAX_BYTES);
-    scan.raw = malloc(CAPTURE_CHUNK_MAX_BYTES);
-    enum status status = STATUS_FAILED;
-    if (scan.stored != NULL && scan.raw != NULL)
+    uint64_t most_bytes = CAPTURE_CHUNK_HEADER_BYTES + (uint64_t)CAPTURE_CHUNK_MAX_BYTES;
+    most_bytes = source->size_bytes < most_bytes ? source->size_bytes : most_bytes;
+    scan.stored = malloc((size_t)most_bytes);
+    enum status status = scan.stored != NULL ? reserve_raw(&scan, SCAN_BYTES) : STATUS_FAILED;
+    if (status == STATUS_OK)
         status = tell_chunks(&scan);
     if (status == STATUS_OK)
         status = judge(&reader.damage, name, error);

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +27,8 @@ uint64_t capture_tick_ns(double rate_hz) {
     uint64_t tick_ns = 1;
     if (!(rate_hz > 0))
         return DEFAULTS.tick_ns;
-    double most_ns = fmin(1e9 / rate_hz / 50, 1e7);
+    double fiftieth_ns = 1e9 / rate_hz / 50;
+    double most_ns = fiftieth_ns < 1e7 ? fiftieth_ns : 1e7;
     for (uint64_t decade = 1; (double)decade <= most_ns; decade *= 10)
         for (uint64_t step = 1; step <= 5; step += step == 1 ? 1 : 3)
             if ((double)(decade * step) <= most_ns)
@@ -242,7 +242,7 @@ enum status writer_write_chunk(struct capture_writer *writer) {
     return STATUS_OK;
 }
 
-static enum status start_epoch(struct capture_writer *writer) {
+enum status capture_writer_start_epoch(struct capture_writer *writer) {
     TRY(writer_write_chunk(writer));
     digest_map_clear(&writer->strings);
     digest_map_clear(&writer->frames);
@@ -263,7 +263,7 @@ enum status writer_settle(struct capture_writer *writer, uint64_t now_ns) {
     if (writer->chunk_started_ns == 0)
         writer->chunk_started_ns = now_ns;
     if (tables_are_full(writer))
-        return start_epoch(writer);
+        return capture_writer_start_epoch(writer);
     bool is_old =
         now_ns >= writer->chunk_started_ns && now_ns - writer->chunk_started_ns >= writer->options.flush_period_ns;
     return is_old || writer->chunk.size_bytes >= writer->options.chunk_bytes ? writer_write_chunk(writer) : STATUS_OK;

@@ -8,8 +8,8 @@
  *     if (capture_writer_epoch(writer) != my_epoch)  forget every remembered string, frame and stack id
  *     intern strings → frames → the stack, outermost frame first → capture_write_sample
  *
- * An epoch never ends between two interning calls, only inside capture_write_sample, capture_write_event and
- * capture_writer_flush.
+ * An epoch never ends between two interning calls, only inside capture_write_sample, capture_write_event,
+ * capture_writer_flush and capture_writer_start_epoch.
  *
  * The first failure to write (a full disk) is final: what was written so far stays readable, and every later call
  * returns the same status at once. */
@@ -51,6 +51,8 @@ void capture_writer_abandon(struct capture_writer *writer);
  * always writes. Samples themselves call it too, with their time; a loop that may stay without samples calls it. */
 enum status capture_writer_flush(struct capture_writer *writer, uint64_t now_ns) MUST_USE;
 uint32_t capture_writer_epoch(const struct capture_writer *writer);
+/* Voids all ids of strings, frames and stacks now. */
+enum status capture_writer_start_epoch(struct capture_writer *writer) MUST_USE;
 /* The words of the failure that ended it; status STATUS_OK while it works. */
 const struct error *capture_writer_error(const struct capture_writer *writer);
 /* Bytes that reached the file. */
@@ -62,8 +64,9 @@ uint64_t capture_writer_size_bytes(const struct capture_writer *writer);
 /* A fact about the capture as a whole ("strobe" → "0.1.0"). */
 enum status capture_write_fact(struct capture_writer *writer, const char *key, const char *value) MUST_USE;
 
-/* The same content gives the same id (from 1; 0 for no text) within an epoch. STATUS_LIMIT when the epoch is far beyond
- * its limit (twice max_…): the sample cannot be had whole; write it with the deepest stack that could be interned. */
+/* The same content gives the same id (from 1; 0 for no text) within an epoch. STATUS_LIMIT when a table has reached
+ * twice its limit since the epoch began, which only one enormous stack can do: start an epoch and intern again, and if
+ * that fails too, write the sample with the part of the stack that could be interned. */
 enum status capture_intern_string(struct capture_writer *writer, const char *text, size_t size_bytes,
                                   uint32_t *id) MUST_USE;
 enum status capture_intern_frame(struct capture_writer *writer, const struct capture_frame *frame,

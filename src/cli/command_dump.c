@@ -8,10 +8,11 @@ enum { DEFAULT_LOCALS_CHARS = 128, MAX_LOCALS_CHARS = 1000000 };
 
 static const char help[] = "Usage: strobe dump [OPTIONS] PID\n"
                            "\n"
-                           "Shows the stack of every thread of a running Python process, innermost frame first.\n"
+                           "Shows the stack of every thread of a running Python process, innermost first.\n"
                            "\n"
                            "  --locals           also every frame's arguments and local variables\n"
                            "  --locals-chars N   cut each value at N characters (default 128)\n"
+                           "  --async            also asyncio's tasks and what each awaits (3.14 on)\n"
                            "  --blocking         stop the process's threads for the look (milliseconds): a\n"
                            "                     picture of one instant. Without it nothing is stopped, and\n"
                            "                     a stack that changes all the time says so\n"
@@ -26,10 +27,11 @@ struct dump_options {
 
 /* -1 to go on, else the exit status. */
 static int parse(int argc, char **argv, struct dump_options *options) {
-    enum { OPTION_LOCALS = 256, OPTION_LOCALS_CHARS, OPTION_BLOCKING, OPTION_JSON };
+    enum { OPTION_LOCALS = 256, OPTION_LOCALS_CHARS, OPTION_ASYNC, OPTION_BLOCKING, OPTION_JSON };
     static const struct option known[] = {
         {"locals", no_argument, NULL, OPTION_LOCALS},
         {"locals-chars", required_argument, NULL, OPTION_LOCALS_CHARS},
+        {"async", no_argument, NULL, OPTION_ASYNC},
         {"blocking", no_argument, NULL, OPTION_BLOCKING},
         {"json", no_argument, NULL, OPTION_JSON},
         {"help", no_argument, NULL, 'h'},
@@ -47,6 +49,9 @@ static int parse(int argc, char **argv, struct dump_options *options) {
             if (!cli_parse_number(optarg, 1, MAX_LOCALS_CHARS, &number))
                 return cli_usage_error("dump", "--locals-chars takes a number from 1 to %d", MAX_LOCALS_CHARS);
             options->look.locals_chars = (size_t)number;
+            break;
+        case OPTION_ASYNC:
+            options->look.with_tasks = true;
             break;
         case OPTION_BLOCKING:
             options->look.blocking = true;
@@ -101,6 +106,8 @@ int command_dump(int argc, char **argv) {
     if (status == STATUS_OK && look.exhausted)
         cli_say("process %d has more to show than strobe is willing to read at once; what it shows is incomplete",
                 (int)look.pid);
+    if (status == STATUS_OK && look.tasks_error.status != STATUS_OK)
+        cli_say("%s", look.tasks_error.text);
     if (status == STATUS_OK && write_look(process, &look, options.json) != STATUS_OK)
         status = error_set(&error, STATUS_FAILED, "there is not enough memory to show process %d", (int)options.pid);
     look_free(&look);

@@ -113,6 +113,36 @@ static json_t *interpreters_value(const struct look *look, bool *complete) {
     return interpreters;
 }
 
+static json_t *task_value(const struct look *look, const struct look_task *task, bool *complete) {
+    static const char *const states[] = {
+        [TASK_CREATED] = "created", [TASK_AWAITING] = "awaiting", [TASK_RUNNING] = "running", [TASK_DONE] = "done"};
+    json_t *value = json_object();
+    json_t *frames = json_array();
+    json_t *awaited_by = json_array();
+    put(value, "task_id", json_integer((json_int_t)task->address), complete);
+    put(value, "name", text_value(task->name), complete);
+    put(value, "thread_id", task->has_thread ? json_integer((json_int_t)task->thread_id) : json_null(), complete);
+    put(value, "interpreter", json_integer(task->interpreter), complete);
+    put(value, "state", json_string(states[task->state]), complete);
+    put(value, "consistent", json_boolean(task->consistent), complete);
+    if (task->cut)
+        put(value, "cut", json_true(), complete);
+    for (size_t i = 0; i < task->frame_count; i++)
+        append(frames, frame_value(&task->frames[i], complete), complete);
+    for (size_t i = 0; i < task->awaited_by_count; i++)
+        append(awaited_by, json_integer((json_int_t)look->tasks[task->awaited_by[i]].address), complete);
+    put(value, "frames", frames, complete);
+    put(value, "awaited_by", awaited_by, complete);
+    return value;
+}
+
+static json_t *tasks_value(const struct look *look, bool *complete) {
+    json_t *tasks = json_array();
+    for (size_t i = 0; i < look->task_count; i++)
+        append(tasks, task_value(look, &look->tasks[i], complete), complete);
+    return tasks;
+}
+
 static json_t *look_value(const struct look *look, bool *complete) {
     char version[24];
     runtime_format_version(look->version, version);
@@ -129,6 +159,10 @@ static json_t *look_value(const struct look *look, bool *complete) {
     put(value, "command", command, complete);
     put(value, "interpreters", interpreters_value(look, complete), complete);
     put(value, "threads", threads, complete);
+    if (look->has_tasks) {
+        put(value, "tasks", tasks_value(look, complete), complete);
+        put(value, "tasks_complete", json_boolean(look->tasks_complete), complete);
+    }
     return value;
 }
 

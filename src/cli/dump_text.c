@@ -1,129 +1,28 @@
-#include "cli/dump.h"
+#include "cli/dump_writer.h"
 
 #include "base/text.h"
+#include "cli/frame_text.h"
 #include "cpython/runtime.h"
 
 #include <stdbool.h>
 #include <string.h>
-#include <wchar.h>
 
-enum { MAX_TEXT_BYTES = 64 << 20, MAX_SOURCE_LINE_BYTES = 400 };
-
-/* Select Graphic Rendition codes; all empty when there are to be no colours. */
-struct palette {
-    const char *thread, *function, *file, *mark, *name, *warning, *end;
-};
+enum { MAX_TEXT_BYTES = 64 << 20 };
 
 static const struct palette coloured = {"\033[1m",  "\033[36m", "\033[2m", "\033[1;33m",
                                         "\033[32m", "\033[31m", "\033[0m"};
 static const struct palette plain = {"", "", "", "", "", "", ""};
 
-struct writer {
-    FILE *stream;
-    struct source_cache *sources;
-    const struct palette *palette;
-    struct buffer scratch;
-};
-
-/* Text of the target, with nothing in it that a terminal would obey. Valid until the next call. */
-static const char *safe(struct writer *writer, const char *text) {
+const char *dump_safe(struct dump_writer *writer, const char *text) {
     buffer_clear(&writer->scratch);
     if (text_append_safe(&writer->scratch, text, strlen(text), true) != STATUS_OK)
         return "?";
     return buffer_text(&writer->scratch);
 }
 
-/* Frames come by the thousand, and fprintf would cost more than all the rest of a look. */
-static void write_text(struct writer *writer, const char *text) {
-    (void)fputs_unlocked(text, writer->stream);
-}
-
-static void write_line_number(struct writer *writer, int32_t line) {
-    char digits[16];
-    char *first = digits + sizeof digits - 1;
-    *first = '\0';
-    do
-        *--first = (char)('0' + line % 10);
-    while ((line /= 10) > 0);
-    *--first = ':';
-    write_text(writer, first);
-}
-
-/* Columns on the terminal that the first `bytes` bytes take up. Tabs are shown as one blank. */
-static int display_width(const char *text, size_t bytes) {
-    int width = 0;
-    for (size_t i = 0; i < bytes;) {
-        if ((unsigned char)text[i] < 0x80) {
-            /* A tab is one blank, and lines with other control characters get no mark. */
-            width++;
-            i++;
-            continue;
-        }
-        uint32_t character = 0;
-        size_t length = text_decode_utf8(text + i, bytes - i, &character);
-        int columns = length == 0 ? 1 : wcwidth((wchar_t)character);
-        width += columns < 0 ? 1 : columns;
-        i += length == 0 ? 1 : length;
-    }
-    return width;
-}
-
-static void write_padding(FILE *stream, char fill, int count) {
-    char run[64];
-    memset(run, fill, sizeof run);
-    for (; count > (int)sizeof run; count -= (int)sizeof run)
-        (void)fwrite_unlocked(run, 1, sizeof run, stream);
-    (void)fwrite_unlocked(run, 1, count > 0 ? (size_t)count : 0, stream);
-}
-
-/* Marks the span under the line. Spans that go on below are marked to the line's end. */
-static void write_mark(struct writer *writer, const struct source_position *position, const char *text, size_t indent,
-                       size_t size_bytes) {
-    if (position->column < 0 || position->end_column < 0)
-        return;
-    size_t from = (size_t)position->column;
-    size_t to = position->end_line == position->line ? (size_t)position->end_column : size_bytes;
-    to = to > size_bytes ? size_bytes : to;
-    from = from < indent ? indent : from;
-    /* A mark under the whole line says nothing. */
-    if (from >= to || (from == indent && to == size_bytes))
-        return;
-    write_text(writer, "        ");
-    write_text(writer, writer->palette->mark);
-    write_padding(writer->stream, ' ', display_width(text + indent, from - indent));
-    write_padding(writer->stream, '^', display_width(text + from, to - from));
-    write_text(writer, writer->palette->end);
-    write_text(writer, "\n");
-}
-
-static void write_source(struct writer *writer, const struct look_frame *frame) {
-    const char *text = NULL;
-    size_t size_bytes = 0, indent = 0;
-    if (source_line(writer->sources, frame->file, frame->position.line, &text, &size_bytes) != STATUS_OK)
-        return;
-    while (size_bytes > 0 && (text[size_bytes - 1] == ' ' || text[size_bytes - 1] == '\t'))
-        size_bytes--;
-    while (indent < size_bytes && (text[indent] == ' ' || text[indent] == '\t' || text[indent] == '\f'))
-        indent++;
-    if (indent == size_bytes || size_bytes > MAX_SOURCE_LINE_BYTES)
-        return;
-    write_text(writer, "        ");
-    buffer_clear(&writer->scratch);
-    if (buffer_append(&writer->scratch, text + indent, size_bytes - indent) != STATUS_OK)
-        return;
-    /* One blank for a tab keeps the mark below in its place. */
-    for (size_t i = 0; i < writer->scratch.size_bytes; i++)
-        if (writer->scratch.data[i] == '\t')
-            writer->scratch.data[i] = ' ';
-    struct buffer line;
-    buffer_init(&line, MAX_TEXT_BYTES);
-    if (text_append_safe(&line, writer->scratch.data, writer->scratch.size_bytes, true) == STATUS_OK)
-        write_text(writer, buffer_text(&line));
-    write_text(writer, "\n");
-    bool unchanged = line.size_bytes == writer->scratch.size_bytes;
-    buffer_release(&line);
-    if (unchanged)
-        write_mark(writer, &frame->position, text, indent, size_bytes);
+/* Begins a line of a frame. */
+static void write_indent(struct dump_writer *writer, int columns) {
+    fprintf(writer->stream, "%*s", writer->indent + columns, "");
 }
 
 /* What a module's namespace is full of, and nobody looks for: its functions, classes and imports. */
@@ -137,7 +36,7 @@ static bool is_furniture(const struct look_frame *frame, const struct look_local
     return strncmp(local->name, "__", 2) == 0;
 }
 
-static void write_locals(struct writer *writer, const struct look_frame *frame) {
+static void write_locals(struct dump_writer *writer, const struct look_frame *frame) {
     const struct palette *palette = writer->palette;
     size_t furniture = 0;
     for (size_t i = 0; i < frame->local_count; i++) {
@@ -146,47 +45,46 @@ static void write_locals(struct writer *writer, const struct look_frame *frame) 
             furniture++;
             continue;
         }
-        fprintf(writer->stream, "        %s%s%s%s", local->argument ? "(argument) " : "", palette->name,
-                safe(writer, local->name), palette->end);
-        fprintf(writer->stream, ": %s", safe(writer, local->type));
-        fprintf(writer->stream, " = %s\n", safe(writer, local->value));
+        write_indent(writer, 8);
+        fprintf(writer->stream, "%s%s%s%s", local->argument ? "(argument) " : "", palette->name,
+                dump_safe(writer, local->name), palette->end);
+        fprintf(writer->stream, ": %s", dump_safe(writer, local->type));
+        fprintf(writer->stream, " = %s\n", dump_safe(writer, local->value));
     }
-    if (furniture > 0)
-        fprintf(writer->stream, "        (and %zu functions, classes, modules and __names__)\n", furniture);
-    if (frame->locals_status != STATUS_OK)
-        fprintf(writer->stream, "        %s(the variables could not be read: %s)%s\n", palette->warning,
-                status_name(frame->locals_status), palette->end);
+    if (furniture > 0) {
+        write_indent(writer, 8);
+        fprintf(writer->stream, "(and %zu functions, classes, modules and __names__)\n", furniture);
+    }
+    if (frame->locals_status == STATUS_OK)
+        return;
+    write_indent(writer, 8);
+    fprintf(writer->stream, "%s(the variables could not be read: %s)%s\n", palette->warning,
+            status_name(frame->locals_status), palette->end);
 }
 
-static void write_frame(struct writer *writer, const struct look_frame *frame) {
+void dump_write_frame(struct dump_writer *writer, const struct look_frame *frame) {
     const struct palette *palette = writer->palette;
     if (frame->status != STATUS_OK) {
-        fprintf(writer->stream, "    %s(a frame that could not be read: %s)%s\n", palette->warning,
+        write_indent(writer, 4);
+        fprintf(writer->stream, "%s(a frame that could not be read: %s)%s\n", palette->warning,
                 status_name(frame->status), palette->end);
         return;
     }
-    write_text(writer, "    ");
-    write_text(writer, palette->function);
-    write_text(writer, safe(writer, frame->qualname != NULL ? frame->qualname : frame->function));
-    write_text(writer, palette->end);
-    write_text(writer, "  ");
-    write_text(writer, palette->file);
-    write_text(writer, safe(writer, frame->file));
-    if (frame->position.line >= 0)
-        write_line_number(writer, frame->position.line);
-    write_text(writer, palette->end);
-    write_text(writer, frame->collecting ? "  (collecting garbage)\n" : "\n");
-    write_source(writer, frame);
+    buffer_clear(&writer->scratch);
+    if (frame_text_append(&writer->scratch, writer->sources, palette, frame, (size_t)writer->indent) == STATUS_OK)
+        (void)fwrite_unlocked(writer->scratch.data, 1, writer->scratch.size_bytes, writer->stream);
+    else
+        fprintf(writer->stream, "    %s(a frame that could not be shown)%s\n", palette->warning, palette->end);
     write_locals(writer, frame);
 }
 
-static void write_headline(struct writer *writer, const struct look *look, const struct look_thread *thread) {
+static void write_headline(struct dump_writer *writer, const struct look *look, const struct look_thread *thread) {
     static const char *const gil_texts[] = {
         [GIL_NONE] = "", [GIL_WAITING] = ", waits for the GIL", [GIL_HELD] = ", holds the GIL"};
     fprintf(writer->stream, "\n%sThread %llu%s", writer->palette->thread, (unsigned long long)thread->native_id,
             writer->palette->end);
     if (thread->name != NULL)
-        fprintf(writer->stream, " \"%s\"", safe(writer, thread->name));
+        fprintf(writer->stream, " \"%s\"", dump_safe(writer, thread->name));
     fprintf(writer->stream, " (%s%s%s)", thread->state == THREAD_RUNNING ? "running" : "idle", gil_texts[thread->gil],
             thread->collecting ? ", collecting garbage" : "");
     if (look->interpreter_count > 1)
@@ -197,18 +95,18 @@ static void write_headline(struct writer *writer, const struct look *look, const
     fputc('\n', writer->stream);
 }
 
-static void write_thread(struct writer *writer, const struct look *look, const struct look_thread *thread) {
+static void write_thread(struct dump_writer *writer, const struct look *look, const struct look_thread *thread) {
     write_headline(writer, look, thread);
     if (thread->frame_count == 0)
         fputs("    (no Python frames)\n", writer->stream);
     for (size_t i = 0; i < thread->frame_count; i++)
-        write_frame(writer, &thread->frames[i]);
+        dump_write_frame(writer, &thread->frames[i]);
     if (thread->cut)
         fputs("    (deeper frames are not shown)\n", writer->stream);
 }
 
 /* Threads of native libraries have no Python to show: one line names them all. */
-static void write_native_threads(struct writer *writer, const struct look *look) {
+static void write_native_threads(struct dump_writer *writer, const struct look *look) {
     size_t count = 0;
     for (size_t i = 0; i < look->thread_count; i++) {
         const struct look_thread *thread = &look->threads[i];
@@ -217,33 +115,34 @@ static void write_native_threads(struct writer *writer, const struct look *look)
         fprintf(writer->stream, "%s%llu", count++ == 0 ? "\nThreads that run no Python: " : ", ",
                 (unsigned long long)thread->native_id);
         if (thread->name != NULL)
-            fprintf(writer->stream, " \"%s\"", safe(writer, thread->name));
+            fprintf(writer->stream, " \"%s\"", dump_safe(writer, thread->name));
     }
     if (count > 0)
         fputc('\n', writer->stream);
 }
 
-static void write_title(struct writer *writer, const struct look *look) {
+static void write_title(struct dump_writer *writer, const struct look *look) {
     char version[24] = "(starting)";
     if (look->version != 0)
         runtime_format_version(look->version, version);
     fprintf(writer->stream, "Process %d, Python %s%s:", (int)look->pid, version,
             look->free_threaded ? " free-threaded" : "");
     for (char **argument = look->command; *argument != NULL; argument++)
-        fprintf(writer->stream, " %s", safe(writer, *argument));
+        fprintf(writer->stream, " %s", dump_safe(writer, *argument));
     fputc('\n', writer->stream);
     if (look->thread_count == 0)
         fputs("\n(no threads: Python is starting up or shutting down)\n", writer->stream);
 }
 
 enum status dump_write_text(const struct look *look, struct source_cache *sources, bool colour, FILE *stream) {
-    struct writer writer = {stream, sources, colour ? &coloured : &plain, {0}};
+    struct dump_writer writer = {stream, sources, colour ? &coloured : &plain, 0, {0}};
     buffer_init(&writer.scratch, MAX_TEXT_BYTES);
     write_title(&writer, look);
     for (size_t i = 0; i < look->thread_count; i++)
         if (look->threads[i].has_python)
             write_thread(&writer, look, &look->threads[i]);
     write_native_threads(&writer, look);
+    enum status status = look->has_tasks ? dump_write_tasks(&writer, look) : STATUS_OK;
     buffer_release(&writer.scratch);
-    return STATUS_OK;
+    return status;
 }

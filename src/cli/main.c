@@ -1,6 +1,5 @@
 #include "cli/cli.h"
 
-#include <locale.h>
 #include <signal.h>
 #include <string.h>
 
@@ -9,7 +8,9 @@ static const char help[] = "strobe shows what a running Python program does, and
                            "Usage: strobe COMMAND [OPTIONS] ...\n"
                            "\n"
                            "Commands:\n"
-                           "  dump PID     every thread's stack, once\n"
+                           "  dump PID        every thread's stack, once\n"
+                           "  attach PID      samples a running process, then reports\n"
+                           "  report CAPTURE  any report from what was captured\n"
                            "\n"
                            "  --help       this text; 'strobe COMMAND --help' has every option\n"
                            "  --version    the version of strobe\n"
@@ -25,12 +26,12 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
+    {"attach", command_attach},
     {"dump", command_dump},
+    {"report", command_report},
 };
 
 int main(int argc, char **argv) {
-    /* Widths of characters when marking source; messages stay as they are. */
-    (void)setlocale(LC_CTYPE, "");
     (void)signal(SIGPIPE, SIG_IGN);
     if (argc < 2)
         return cli_usage_error("", "no command given");

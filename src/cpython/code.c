@@ -103,12 +103,25 @@ static enum status read_bytecode_extent(struct code_cache *cache, const uint8_t 
     return STATUS_OK;
 }
 
+/* co_framesize is in words; 3.11 adds it up at each call (_PyEvalFramePushAndInit, Python/ceval.c 3.11). */
+static void read_frame_size(const struct layout *layout, const uint8_t *header, struct code *code) {
+    enum { WORD_BYTES = 8, MAX_WORDS = 1 << 24 };
+    code->nlocalsplus = load_u32(header + layout->code.co_nlocalsplus);
+    uint32_t words =
+        layout_has(layout->code.co_framesize)
+            ? load_u32(header + layout->code.co_framesize)
+            : code->nlocalsplus + load_u32(header + layout->code.co_stacksize) + layout->frame.localsplus / WORD_BYTES;
+    code->frame_bytes = words < MAX_WORDS ? words * WORD_BYTES : 0;
+}
+
 static enum status decode(struct code_cache *cache, const uint8_t *header, struct code *code) {
     const struct layout_code *fields = &cache->runtime->layout.code;
     code->flags = load_u32(header + fields->co_flags);
     code->lines.first_line = load_i32(header + fields->co_firstlineno);
     code->argument_count = load_u32(header + fields->co_argcount) + load_u32(header + fields->co_kwonlyargcount) +
                            ((code->flags & CODE_VARARGS) != 0) + ((code->flags & CODE_VARKEYWORDS) != 0);
+    if (layout_has(fields->co_nlocalsplus))
+        read_frame_size(&cache->runtime->layout, header, code);
     if (layout_has(fields->co_tlbc))
         code->tlbc = load_u64(header + fields->co_tlbc);
     TRY(read_bytecode_extent(cache, header, code));
@@ -162,9 +175,9 @@ void code_cache_start_epoch(struct code_cache *cache) {
 
 /* Whether the code object that was decoded from this address still stands there. */
 static bool is_current(struct code_cache *cache, struct code *code) {
-    uint8_t header[MAX_HEADER_BYTES] = {0};
     if (code->checked_epoch == cache->epoch)
         return true;
+    uint8_t header[MAX_HEADER_BYTES] = {0};
     if (read_header(cache, cache->runtime->live, code->address, header) != STATUS_OK ||
         fingerprint_of(&cache->runtime->layout, header) != code->fingerprint)
         return false;
@@ -183,6 +196,54 @@ enum status code_cache_get(struct code_cache *cache, remote_addr address, const 
     TRY(map_set(&cache->by_address, address, (uint64_t)(uintptr_t)code));
     *result = code;
     return STATUS_OK;
+}
+
+enum { STEP_ENTERS = 0x80 };
+
+/* Notes for each unit what its instruction can do; false when an instruction is hidden, for then its caches are, too.
+ */
+static bool note_steps(const struct opcode *table, uint8_t *steps, const uint8_t *bytecode, size_t units) {
+    for (size_t i = 0; i < units;) {
+        const struct opcode *opcode = &table[bytecode[i * CODE_UNIT_BYTES]];
+        if (opcode->family == OPCODE_HIDDEN || opcode->family == OPCODE_INVALID)
+            return false;
+        for (size_t end = i + 1 + opcode->caches; i < end && i < units; i++)
+            steps[i] = (uint8_t)(opcode->family | (opcode->enters ? STEP_ENTERS : 0));
+    }
+    return true;
+}
+
+static void read_steps(struct code_cache *cache, struct code *code) {
+    size_t units = code->bytecode_bytes / CODE_UNIT_BYTES;
+    code->steps_known = true;
+    uint8_t *bytecode = malloc(code->bytecode_bytes + 1);
+    uint8_t *steps = arena_take(&cache->arena, units + 1);
+    if (bytecode != NULL && steps != NULL && code->bytecode != 0 &&
+        memory_read(cache->runtime->objects, code->bytecode, bytecode, code->bytecode_bytes) == STATUS_OK &&
+        note_steps(opcode_table((uint32_t)layout_minor(&cache->runtime->layout)), steps, bytecode, units))
+        code->steps = steps;
+    cache->size_bytes += units;
+    free(bytecode);
+}
+
+struct code_step code_cache_step(struct code_cache *cache, const struct code *code, int32_t instruction_bytes) {
+    /* The cache made it and may add to it. */
+    struct code *own = (struct code *)(uintptr_t)code;
+    if (!code->steps_known)
+        read_steps(cache, own);
+    if (code->steps == NULL || instruction_bytes < 0 || (uint32_t)instruction_bytes >= code->bytecode_bytes)
+        return (struct code_step){OPCODE_HIDDEN, true};
+    uint8_t step = code->steps[instruction_bytes / CODE_UNIT_BYTES];
+    return (struct code_step){(enum opcode_family)(step & ~STEP_ENTERS), (step & STEP_ENTERS) != 0};
+}
+
+void code_position(const struct code *code, uint32_t instruction_bytes, struct source_position *position) {
+    struct code *own = (struct code *)(uintptr_t)code;
+    if (code->last_asked != instruction_bytes + 1 || code->last_asked == 0) {
+        (void)linetable_lookup(&code->lines, instruction_bytes, &own->last_position);
+        own->last_asked = instruction_bytes + 1;
+    }
+    *position = code->last_position;
 }
 
 enum status code_bytecode_start(struct runtime *runtime, const struct code *code, int32_t tlbc_index,

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "cpython/linetable.h"
+#include "cpython/opcode.h"
 #include "cpython/runtime.h"
 
 /* co_flags (Include/cpython/code.h) */
@@ -22,11 +23,20 @@ struct code {
     uint32_t bytecode_bytes;
     uint32_t first_traceable_bytes; /* 3.11+: instructions before this one only set the frame up */
     uint32_t flags;
+    uint32_t frame_bytes;    /* 3.11+: what a frame of it takes up on the data stack */
+    uint32_t nlocalsplus;    /* 3.11+ */
     uint32_t argument_count; /* positional, keyword-only, *args and **kwargs together */
     remote_addr tlbc;        /* 3.14+ free-threaded: the array of per-thread copies of the bytecode, else 0 */
-    /* Private: what tells this code object from another that has taken its address, and when that was last looked at. */
+    /* Private: for each code unit its instruction's family, and whether it enters; NULL until it is asked for. */
+    const uint8_t *steps;
+    bool steps_known;
+    /* Private: what tells this code object from another that has taken its address, and when that was last looked at.
+     */
     uint64_t fingerprint;
     uint32_t checked_epoch;
+    /* Private: what code_position was last asked, one higher so that 0 is nothing, and what it said. */
+    uint32_t last_asked;
+    struct source_position last_position;
 };
 
 /* The code objects of one runtime. Not thread-safe. */
@@ -51,6 +61,18 @@ void code_cache_start_epoch(struct code_cache *cache);
 /* The code object at `address`, decoded at its first use; owned by the cache until code_cache_release. STATUS_TORN when
  * no code object stands there, STATUS_UNREADABLE when nothing does. */
 enum status code_cache_get(struct code_cache *cache, remote_addr address, const struct code **code) MUST_USE;
+
+/* What the instruction at an offset (or the one whose cache lies there) can do to the stack of frames. Read from the
+ * bytecode at the first call. OPCODE_HIDDEN when it cannot be told: anything is possible. */
+struct code_step {
+    enum opcode_family family;
+    bool enters;
+};
+struct code_step code_cache_step(struct code_cache *cache, const struct code *code, int32_t instruction_bytes);
+
+/* linetable_lookup in the code's table, with the last answer remembered: the threads of a pool stand at the same
+ * places. `code` comes from a cache. */
+void code_position(const struct code *code, uint32_t instruction_bytes, struct source_position *position);
 
 /* Where the bytecode starts that a frame with this tlbc_index runs (free-threaded 3.14+; others pass 0). */
 enum status code_bytecode_start(struct runtime *runtime, const struct code *code, int32_t tlbc_index,

@@ -51,7 +51,8 @@ static enum status derive_interp(struct debug_table *table, struct error *error)
  * free-threaded; return_offset (uint16_t), owner (char). */
 static enum status derive_frame(struct layout *layout, struct error *error) {
     struct layout_frame *frame = &layout->frame;
-    TRY(require(frame->instr_ptr == frame->previous + 6 * WORD, "the frame's pointers are not where they were", error));
+    TRY(require(frame->previous == frame->f_executable + WORD && frame->instr_ptr == frame->previous + 6 * WORD,
+                "the frame's pointers are not where they were", error));
     frame->f_funcobj = frame->previous + WORD;
     frame->f_globals = frame->previous + 2 * WORD;
     frame->f_builtins = frame->previous + 3 * WORD;

@@ -75,7 +75,8 @@ enum status interp_read(struct runtime *runtime, remote_addr address, struct int
 }
 
 /* The span of a PyThreadState that holds every field we use: read in one piece so that they agree with each other. */
-static size_t thread_span(const struct layout_thread *fields) {
+size_t thread_state_span(const struct layout *layout) {
+    const struct layout_thread *fields = &layout->thread;
     const layout_offset used[] = {fields->next,          fields->interp,          fields->frame,
                                   fields->cframe,        fields->thread_id,       fields->native_thread_id,
                                   fields->current_frame, fields->datastack_chunk, fields->gil_requested};
@@ -92,28 +93,21 @@ static uint64_t field(const uint8_t *bytes, layout_offset offset) {
 
 /* 3.11 and 3.12 keep the innermost frame behind one more pointer, which changes with each C recursion into the
  * interpreter (struct _PyCFrame, Include/cpython/pystate.h 3.11). */
-static enum status find_frame_slot(struct runtime *runtime, const uint8_t *bytes, struct thread_state *thread) {
-    const struct layout_thread *fields = &runtime->layout.thread;
+static void find_frame_slot(const struct layout *layout, const uint8_t *bytes, struct thread_state *thread) {
+    const struct layout_thread *fields = &layout->thread;
     if (layout_has(fields->cframe)) {
         remote_addr cframe = load_u64(bytes + fields->cframe);
-        if (cframe == 0)
-            return STATUS_OK;
-        thread->frame_slot = cframe + runtime->layout.cframe.current_frame;
-        return memory_read_u64(runtime->live, thread->frame_slot, &thread->frame);
+        thread->frame_slot = cframe != 0 ? cframe + layout->cframe.current_frame : 0;
+        return;
     }
     layout_offset slot = layout_has(fields->current_frame) ? fields->current_frame : fields->frame;
     thread->frame_slot = thread->address + slot;
     thread->frame = load_u64(bytes + slot);
-    return STATUS_OK;
 }
 
-enum status thread_state_read(struct runtime *runtime, remote_addr address, struct thread_state *thread) {
-    const struct layout_thread *fields = &runtime->layout.thread;
-    uint8_t bytes[1024];
-    size_t span = thread_span(fields);
-    if (span > sizeof bytes)
-        return STATUS_LIMIT;
-    TRY(memory_read(runtime->live, address, bytes, span));
+void thread_state_decode(const struct layout *layout, remote_addr address, const uint8_t *bytes,
+                         struct thread_state *thread) {
+    const struct layout_thread *fields = &layout->thread;
     *thread = (struct thread_state){
         .address = address,
         .next = field(bytes, fields->next),
@@ -129,5 +123,17 @@ enum status thread_state_read(struct runtime *runtime, remote_addr address, stru
         thread->datastack_top = load_u64(bytes + fields->datastack_chunk + sizeof(uint64_t));
         thread->datastack_limit = load_u64(bytes + fields->datastack_chunk + 2 * sizeof(uint64_t));
     }
-    return find_frame_slot(runtime, bytes, thread);
+    find_frame_slot(layout, bytes, thread);
+}
+
+enum status thread_state_read(struct runtime *runtime, remote_addr address, struct thread_state *thread) {
+    uint8_t bytes[THREAD_STATE_MAX_BYTES];
+    size_t span = thread_state_span(&runtime->layout);
+    if (span > sizeof bytes)
+        return STATUS_LIMIT;
+    TRY(memory_read(runtime->live, address, bytes, span));
+    thread_state_decode(&runtime->layout, address, bytes, thread);
+    if (layout_has(runtime->layout.thread.cframe) && thread->frame_slot != 0)
+        return memory_read_u64(runtime->live, thread->frame_slot, &thread->frame);
+    return STATUS_OK;
 }

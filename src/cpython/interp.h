@@ -44,6 +44,15 @@ struct thread_state {
     bool gil_requested;          /* 3.15+: it waits for the GIL */
 };
 
+/* How many bytes of a PyThreadState thread_state_decode needs, from its beginning. More than THREAD_STATE_MAX_BYTES are
+ * never read. */
+enum { THREAD_STATE_MAX_BYTES = 1024 };
+size_t thread_state_span(const struct layout *layout);
+
+/* From a copy of these bytes. In 3.11 and 3.12 `frame` is left 0: it stands at frame_slot. */
+void thread_state_decode(const struct layout *layout, remote_addr address, const uint8_t *bytes,
+                         struct thread_state *thread);
+
 enum status thread_state_read(struct runtime *runtime, remote_addr address, struct thread_state *thread) MUST_USE;
 
 #endif

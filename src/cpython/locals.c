@@ -14,7 +14,8 @@ enum { KIND_HIDDEN = 0x10, KIND_CELL = 0x40, KIND_FREE = 0x80 };
 enum {
     MAX_VARIABLES = 1 << 16,
     MAX_CELL_ARGUMENTS = 1024, /* searched for the name of a cell */
-    MAX_NAME_CHARACTERS = 4096,
+    MAX_COMPREHENSION_VARIABLES = 64,
+    MAX_NAME_CHARACTERS = 1 << 20,
     SLOT_BYTES = 8,
 };
 
@@ -27,8 +28,10 @@ struct walk {
     void *context;
     struct buffer name;
     uint64_t *names; /* of the code's variables (3.11+) */
-    bool *shown;     /* which of them have been visited */
     size_t count;
+    /* Names of a comprehension's variables, which stand in front of the namespace's own. */
+    uint64_t shown[MAX_COMPREHENSION_VARIABLES];
+    size_t shown_count;
 };
 
 static enum status visit_named(struct walk *walk, remote_addr name, remote_addr value, bool argument) {
@@ -104,7 +107,8 @@ static enum status visit_slots(struct walk *walk, const uint8_t *kinds, const ui
             continue;
         if ((kinds[i] & (KIND_CELL | KIND_FREE)) != 0)
             value = open_cell(walk->runtime, value);
-        walk->shown[i] = value != 0;
+        if (value != 0 && walk->shown_count < MAX_COMPREHENSION_VARIABLES)
+            walk->shown[walk->shown_count++] = walk->names[i];
         if (value != 0)
             TRY(visit_named(walk, walk->names[i], value, i < walk->code->argument_count));
     }
@@ -121,8 +125,7 @@ static enum status visit_localsplus(struct walk *walk) {
     TRY(read_tuple(walk->runtime, names_tuple, &walk->names, &walk->count));
     enum status status = STATUS_FAILED;
     uint8_t *kinds = malloc(walk->count + 1);
-    walk->shown = calloc(walk->count + 1, sizeof walk->shown[0]);
-    if (kinds == NULL || walk->shown == NULL)
+    if (kinds == NULL)
         goto out;
     status = memory_read(walk->runtime->objects, kinds_bytes + layout->bytes.ob_sval, kinds, walk->count);
     if (status == STATUS_OK)
@@ -182,8 +185,8 @@ static enum status visit_frame_object(struct walk *walk) {
 
 static enum status visit_namespace_entry(void *context, remote_addr key, remote_addr value) {
     const struct walk *walk = context;
-    for (size_t i = 0; i < walk->count; i++)
-        if (walk->shown[i] && walk->names[i] == key) /* a comprehension's variable is in front of it */
+    for (size_t i = 0; i < walk->shown_count; i++)
+        if (walk->shown[i] == key)
             return STATUS_OK;
     return visit_named(context, key, value, false);
 }
@@ -220,6 +223,5 @@ enum status locals_visit(struct runtime *runtime, struct memory *frames, const s
         status = visit_localsplus(&walk);
     buffer_release(&walk.name);
     free(walk.names);
-    free(walk.shown);
     return status;
 }

@@ -121,7 +121,7 @@ static bool is_half(double decimal, double value) {
     /* The smallest normal half is 2**-14, with eleven bits. */
     double above = ldexp(1.0, (exponent < -13 ? -13 : exponent) - 11);
     double below = fraction == 0.5 && exponent > -13 ? above / 2 : above;
-    bool even = fmod(value / above, 2.0) == 0.0;
+    bool even = ((int64_t)(value / above) & 1) == 0; /* a whole number of at most eleven bits */
     double distance = decimal > value ? (decimal - value) / above : (value - decimal) / below;
     return distance < 0.5 || (distance == 0.5 && even);
 }

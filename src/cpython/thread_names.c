@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { MAX_NAME_CHARACTERS = 4096, FIRST_CAPACITY = 32 };
+enum { MAX_NAME_CHARACTERS = 1 << 20, FIRST_CAPACITY = 32 };
 
 struct collector {
     struct runtime *runtime;

@@ -3,14 +3,18 @@
 #include <fcntl.h>
 #include <gelf.h>
 #include <libelf.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { SECTION_LIMIT_BYTES = 1 << 29, SECTIONS_MAX = 1 << 16 };
+/* Sections are read into memory as a whole; the largest executables there are have string tables of this order. */
+enum { SECTION_LIMIT_BYTES = 1 << 28, SECTIONS_MAX = 1 << 16 };
 
 struct elf_file {
     int fd;
+    uint64_t size_bytes;
     Elf *elf;
 };
 
@@ -21,7 +25,10 @@ enum status elf_file_open(int fd, struct elf_file **result) {
     struct elf_file *file = calloc(1, sizeof *file);
     if (file == NULL)
         return STATUS_FAILED;
+    struct stat status;
     file->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (file->fd >= 0 && fstat(file->fd, &status) == 0)
+        file->size_bytes = (uint64_t)status.st_size;
     /* Read and not mapped: a file that is cut short meanwhile would be a SIGBUS. */
     file->elf = file->fd >= 0 ? elf_begin(file->fd, ELF_C_READ, NULL) : NULL;
     if (file->elf == NULL || elf_kind(file->elf) != ELF_K_ELF) {
@@ -42,8 +49,9 @@ void elf_file_free(struct elf_file *file) {
 }
 
 /* The content of a section, in libelf's keeping; NULL for one that has none or claims too much. */
-static Elf_Data *section_data(Elf_Scn *section, const GElf_Shdr *header) {
-    if (header->sh_type == SHT_NOBITS || header->sh_size == 0 || header->sh_size > SECTION_LIMIT_BYTES)
+static Elf_Data *section_data(const struct elf_file *file, Elf_Scn *section, const GElf_Shdr *header) {
+    if (header->sh_type == SHT_NOBITS || header->sh_size == 0 || header->sh_size > SECTION_LIMIT_BYTES ||
+        header->sh_size > file->size_bytes || header->sh_offset > file->size_bytes - header->sh_size)
         return NULL;
     return elf_getdata(section, NULL);
 }
@@ -54,16 +62,16 @@ static bool name_at(const Elf_Data *strings, uint64_t offset, const char *name) 
            memcmp((const char *)strings->d_buf + offset, name, size) == 0;
 }
 
-static enum status find_in_table(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, const char *name,
-                                 uint64_t *address) {
-    Elf_Data *symbols = section_data(section, header);
-    Elf_Scn *string_section = elf_getscn(elf, header->sh_link);
+static enum status find_in_table(const struct elf_file *file, Elf_Scn *section, const GElf_Shdr *header,
+                                 const char *name, uint64_t *address) {
+    Elf_Data *symbols = section_data(file, section, header);
+    Elf_Scn *string_section = elf_getscn(file->elf, header->sh_link);
     GElf_Shdr string_header;
     if (symbols == NULL || string_section == NULL || gelf_getshdr(string_section, &string_header) == NULL ||
         string_header.sh_type != SHT_STRTAB)
         return STATUS_NOT_FOUND;
-    Elf_Data *strings = section_data(string_section, &string_header);
-    size_t entry_size = gelf_fsize(elf, ELF_T_SYM, 1, EV_CURRENT);
+    Elf_Data *strings = section_data(file, string_section, &string_header);
+    size_t entry_size = gelf_fsize(file->elf, ELF_T_SYM, 1, EV_CURRENT);
     size_t count = entry_size > 0 ? symbols->d_size / entry_size : 0;
     if (count > INT32_MAX)
         return STATUS_LIMIT;
@@ -82,13 +90,20 @@ static enum status find_in_table(Elf *elf, Elf_Scn *section, const GElf_Shdr *he
 
 enum status elf_file_find_symbol(struct elf_file *file, const char *name, uint64_t *address) {
     Elf_Scn *section = NULL;
+    bool searched_symtab = false;
+    bool searched_dynsym = false;
     for (int i = 0; i < SECTIONS_MAX && (section = elf_nextscn(file->elf, section)) != NULL; i++) {
         GElf_Shdr header;
         if (gelf_getshdr(section, &header) == NULL)
             return STATUS_DAMAGED;
-        if (header.sh_type != SHT_SYMTAB && header.sh_type != SHT_DYNSYM)
+        /* An object has one of each (gABI, chapter 4); one that claims hundreds only wants them all to be read. */
+        bool *searched = header.sh_type == SHT_SYMTAB   ? &searched_symtab
+                         : header.sh_type == SHT_DYNSYM ? &searched_dynsym
+                                                        : NULL;
+        if (searched == NULL || *searched)
             continue;
-        enum status status = find_in_table(file->elf, section, &header, name, address);
+        *searched = true;
+        enum status status = find_in_table(file, section, &header, name, address);
         if (status == STATUS_OK)
             return STATUS_OK;
     }
@@ -103,7 +118,7 @@ enum status elf_file_find_section(struct elf_file *file, const char *name, uint6
     Elf_Scn *names_section = elf_getscn(file->elf, names_index);
     if (names_section == NULL || gelf_getshdr(names_section, &names_header) == NULL)
         return STATUS_NOT_FOUND;
-    Elf_Data *names = section_data(names_section, &names_header);
+    Elf_Data *names = section_data(file, names_section, &names_header);
     Elf_Scn *section = NULL;
     for (int i = 0; i < SECTIONS_MAX && (section = elf_nextscn(file->elf, section)) != NULL; i++) {
         GElf_Shdr header;

@@ -8,7 +8,7 @@
 enum {
     PROGRAM_HEADERS_MAX = 128,
     DYNAMIC_ENTRIES_MAX = 512,
-    CHAIN_STEPS_MAX = 1 << 16,
+    CHAIN_STEPS_MAX = 1 << 12, /* a chain holds the few symbols of one bucket */
     HASH_WORDS_MAX = 1 << 24,
     NAME_MAX_BYTES = 256,
     NEEDED_MAX = 128,

@@ -5,8 +5,8 @@
 #include "process/process.h"
 
 struct thread_activity {
-    /* CPU time since the thread's birth. While it runs the kernel brings this up to date at its ticks only (1 to 10 ms);
-     * it is exact when the thread does not run. */
+    /* CPU time since the thread's birth. While it runs the kernel brings this up to date at its ticks only (1 to 10
+     * ms); it is exact when the thread does not run. */
     uint64_t cpu_ns;
     /* How often it was put on a processor: unchanged, and not running, means that it has done nothing since. */
     uint64_t switches;

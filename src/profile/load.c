@@ -155,6 +155,8 @@ static enum status on_thread_end(void *context, uint32_t id, uint64_t time_ns) {
 static enum status on_sample(void *context, const struct capture_sample *sample) {
     struct loader *loader = context;
     struct capture_sample mapped = *sample;
+    if (loader->options.without_idle && sample->run == CAPTURE_IDLE)
+        return STATUS_OK;
     bool keep = loader->options.with_samples && loader->profile->sample_count < loader->options.max_samples;
     mapped.thread = index_in(&loader->threads, sample->thread);
     mapped.stack = loader->stacks.ids[sample->stack];

@@ -140,6 +140,7 @@ struct profile *profile_new(void);
 void profile_free(struct profile *profile);
 
 struct profile_load_options {
+    bool without_idle;  /* leave out the samples of threads that did not run */
     bool with_samples;  /* keep the samples in their order, too */
     size_t max_samples; /* 0: 50,000,000 */
 };

@@ -2,6 +2,7 @@
 
 #include "base/memory_pages.h"
 #include "sampler/attach_runtime.h"
+#include "sampler/locate.h"
 #include "sampler/look_python.h"
 #include "sampler/native_ids.h"
 
@@ -10,7 +11,7 @@
 
 /* What one look may cost. A thousand threads of ten thousand frames each take a third of it on the versions that need
  * most (one read a frame, and one to check it). */
-static const struct budget look_budget = {.reads_left = UINT64_C(1) << 26, .bytes_left = UINT64_C(1) << 36};
+static const struct budget look_budget = {.reads_left = UINT64_C(1) << 26, .bytes_left = UINT64_C(1) << 35};
 
 /* What is alive during one look only. */
 struct looker {
@@ -114,11 +115,26 @@ static enum status sort_threads(struct look *look) {
     return STATUS_OK;
 }
 
-static enum status look_inside(struct looker *looker, struct error *error) {
-    const struct look_system system = {describe_thread, looker};
+/* Where asyncio describes itself; 0 when nobody asks or the program has not imported it. */
+static remote_addr find_asyncio(struct looker *looker) {
+    struct runtime_symbols symbols = {.runtime = looker->runtime.address};
+    remote_addr address = 0;
+    if (!looker->options->with_tasks || locate_asyncio_debug(looker->process, &symbols, &address) != STATUS_OK)
+        return 0;
+    return address;
+}
+
+static enum status open_target(struct looker *looker, struct error *error) {
     TRY(attach_runtime(looker->process, &looker->objects.memory, &looker->runtime, error));
     looker->runtime.live = &looker->live.memory;
+    /* Before any stop: a stopped thread no longer says whether it was running. */
+    bool tells_itself = layout_has(looker->runtime.layout.thread.gil_requested);
+    return process_read_threads(looker->process, !tells_itself, &looker->system, error);
+}
+
+static enum status look_inside(struct looker *looker) {
     TRY(native_ids_init(&looker->native_ids, looker->process, &looker->system));
+    const struct look_system system = {describe_thread, looker, find_asyncio(looker)};
     TRY(look_python_take(&looker->runtime, looker->options, &looker->budget, &system, looker->look));
     TRY(add_native_threads(looker));
     return sort_threads(looker->look);
@@ -137,12 +153,13 @@ enum status look_take(struct process *process, const struct look_options *option
     memory_pages_init(&looker.pages, process_memory(process));
     memory_meter_init(&looker.live, process_memory(process), &looker.budget);
     memory_meter_init(&looker.objects, &looker.pages.memory, &looker.budget);
-    /* Before the stop: a stopped thread no longer says whether it was running. */
-    enum status status = process_read_threads(process, true, &looker.system, error);
+    enum status status = open_target(&looker, error);
     if (status == STATUS_OK && options->blocking)
         status = process_pause(process, error);
+    /* What was read on the way is not of the same instant. */
+    memory_pages_clear(&looker.pages);
     if (status == STATUS_OK) {
-        status = look_inside(&looker, error);
+        status = look_inside(&looker);
         if (options->blocking)
             process_resume(process);
     }
@@ -157,6 +174,7 @@ enum status look_take(struct process *process, const struct look_options *option
 void look_free(struct look *look) {
     free(look->threads);
     free(look->interpreters);
+    free(look->tasks);
     arena_release(&look->arena);
     arena_release(&look->code_arena);
     *look = (struct look){0};

@@ -10,6 +10,7 @@ struct look_options {
     bool blocking;       /* stop the threads for the look */
     bool with_locals;    /* fill look_frame.locals */
     size_t locals_chars; /* the most characters of one value */
+    bool with_tasks;     /* fill look.tasks */
 };
 
 struct look_local {
@@ -20,7 +21,8 @@ struct look_local {
 };
 
 struct look_frame {
-    enum status status; /* when not STATUS_OK the frame could not be read and only this is set */
+    enum status status; /* when not STATUS_OK the frame could not be read and only this and the address are set */
+    uint64_t address;   /* of the frame in the target, to know it again during this look */
     const char *function;
     const char *qualname; /* NULL before 3.11 */
     const char *file;
@@ -54,6 +56,32 @@ struct look_interpreter {
     bool collecting;
 };
 
+enum look_task_state {
+    TASK_CREATED, /* not begun */
+    TASK_AWAITING,
+    TASK_RUNNING,
+    TASK_DONE, /* its coroutine has ended; it is about to leave the list */
+};
+
+/* A task of asyncio. */
+struct look_task {
+    uint64_t address;   /* id(task) */
+    const char *name;   /* NULL when it could not be read */
+    bool has_thread;    /* false: the thread that it belongs to has ended, or is not known */
+    uint64_t thread_id; /* threading.get_ident() of the thread whose event loop it belongs to */
+    int64_t interpreter;
+    enum look_task_state state;
+    bool consistent; /* false: it changed at every attempt to read it, or ended meanwhile */
+    bool cut;        /* it awaits deeper than strobe follows */
+    /* Innermost first: of a running task, what its thread runs on its behalf; else the coroutines that await each
+     * other. The outermost is the task's own coroutine. */
+    const struct look_frame *frames;
+    size_t frame_count;
+    /* The tasks that await this one, themselves or through futures: their places in look.tasks, ascending. */
+    const size_t *awaited_by;
+    size_t awaited_by_count;
+};
+
 /* Everything in it lives until look_free. */
 struct look {
     pid_t pid;
@@ -66,7 +94,13 @@ struct look {
     struct look_thread *threads; /* the main thread first, then in the order of their birth */
     size_t thread_count;
     size_t thread_capacity;
-    bool exhausted; /* it cost more than a look may: threads are missing, or parts of them */
+    /* In the order of their threads, then oldest first; when they were asked for. */
+    struct look_task *tasks;
+    size_t task_count;
+    bool has_tasks;           /* false: not asked for, or tasks_error says why they could not be told */
+    bool tasks_complete;      /* false: a list changed at every attempt to read it, or is longer than strobe follows */
+    struct error tasks_error; /* for the user; its status is STATUS_OK when there is nothing to say */
+    bool exhausted;           /* it cost more than a look may: threads are missing, or parts of them */
     struct arena arena;
     struct arena code_arena; /* the names and files of the frames */
 };

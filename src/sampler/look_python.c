@@ -3,6 +3,7 @@
 #include "base/map.h"
 #include "cpython/locals.h"
 #include "cpython/repr.h"
+#include "sampler/look_async.h"
 #include "unwind/python_stack.h"
 
 #include <stdlib.h>
@@ -123,7 +124,7 @@ static enum status read_locals(struct taker *taker, const struct stack_frame *fr
 }
 
 static enum status fill_frame(struct taker *taker, const struct stack_frame *from, struct look_frame *to) {
-    *to = (struct look_frame){.status = from->status, .position = from->position};
+    *to = (struct look_frame){.status = from->status, .address = from->frame.address, .position = from->position};
     if (from->status != STATUS_OK)
         return STATUS_OK;
     /* The texts belong to the code cache, whose arena the look takes over at the end. */
@@ -234,6 +235,21 @@ static enum status take_interpreters(struct taker *taker) {
     return STATUS_OK;
 }
 
+static enum status fill_task_frame(void *context, const struct stack_frame *from, struct look_frame *to) {
+    return fill_frame(context, from, to);
+}
+
+static enum status take_tasks(struct taker *taker) {
+    struct look_async async = {
+        .table = taker->system != NULL ? taker->system->asyncio_debug : 0,
+        .stacks = &taker->stacks,
+        .look = taker->look,
+        .fill = fill_task_frame,
+        .context = taker,
+    };
+    return taker->options->with_tasks ? look_async_read(&async) : STATUS_OK;
+}
+
 enum status look_python_take(struct runtime *runtime, const struct look_options *options, struct budget *budget,
                              const struct look_system *system, struct look *look) {
     struct taker taker = {
@@ -248,6 +264,8 @@ enum status look_python_take(struct runtime *runtime, const struct look_options 
     stack_reader_init(&taker.stacks, runtime, &taker.codes);
     stack_reader_limit(&taker.stacks, budget);
     enum status status = take_interpreters(&taker);
+    if (status == STATUS_OK)
+        status = take_tasks(&taker);
     look->exhausted = budget != NULL && budget->exhausted;
     /* The names in the look point into the code cache's arena. */
     look->code_arena = taker.codes.arena;

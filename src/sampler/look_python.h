@@ -14,11 +14,13 @@ struct look_system {
     enum status (*describe)(void *context, const struct interp *interp, const struct thread_state *state,
                             const struct thread_name *name, struct look_thread *thread);
     void *context;
+    remote_addr asyncio_debug; /* where asyncio describes itself; 0 when it is not loaded */
 };
 
-/* Fills the look's version, interpreters and threads, each interpreter's oldest first. `budget` is what all of this may
- * cost: what `runtime` is read through should be metered by it, and work that reads nothing is charged to it too. What
- * it does not suffice for is marked STATUS_LIMIT, locals first. `system` may be NULL. */
+/* Fills the look's version, interpreters, threads and, when they are asked for, tasks; of the threads each
+ * interpreter's oldest first. `budget` is what all of this may cost: what `runtime` is read through should be metered
+ * by it, and work that reads nothing is charged to it too. What it does not suffice for is marked STATUS_LIMIT, locals
+ * first. `system` may be NULL. */
 enum status look_python_take(struct runtime *runtime, const struct look_options *options, struct budget *budget,
                              const struct look_system *system, struct look *look) MUST_USE;
 

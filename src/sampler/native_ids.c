@@ -13,10 +13,15 @@ enum {
 enum status native_ids_init(struct native_ids *ids, struct process *process, const struct system_threads *system) {
     *ids = (struct native_ids){.process = process, .system = system, .pthread_offset = SIZE_MAX};
     ids->claimed = calloc(system->count + 1, sizeof ids->claimed[0]);
-    return ids->claimed != NULL ? STATUS_OK : STATUS_FAILED;
+    if (ids->claimed == NULL)
+        return STATUS_FAILED;
+    for (size_t i = 0; i < system->count; i++)
+        TRY(map_set(&ids->by_own_tid, (uint64_t)system->items[i].own_tid, i));
+    return STATUS_OK;
 }
 
 void native_ids_release(struct native_ids *ids) {
+    map_release(&ids->by_own_tid);
     free(ids->claimed);
     *ids = (struct native_ids){0};
 }
@@ -26,19 +31,16 @@ bool native_ids_is_claimed(const struct native_ids *ids, size_t index) {
 }
 
 static const struct system_thread *claim(struct native_ids *ids, uint64_t tid) {
-    for (size_t i = 0; tid != 0 && i < ids->system->count; i++)
-        if ((uint64_t)ids->system->items[i].own_tid == tid) {
-            ids->claimed[i] = true;
-            return &ids->system->items[i];
-        }
-    return NULL;
+    uint64_t index = 0;
+    if (tid == 0 || !map_get(&ids->by_own_tid, tid, &index))
+        return NULL;
+    ids->claimed[index] = true;
+    return &ids->system->items[index];
 }
 
 static bool is_thread(const struct native_ids *ids, uint32_t tid) {
-    for (size_t i = 0; i < ids->system->count; i++)
-        if ((uint32_t)ids->system->items[i].own_tid == tid)
-            return true;
-    return false;
+    uint64_t index = 0;
+    return tid != 0 && map_get(&ids->by_own_tid, tid, &index);
 }
 
 /* A Python thread id is the address of its struct pthread, in which the C library keeps the kernel's id. Where, differs

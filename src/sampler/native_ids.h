@@ -2,12 +2,14 @@
 #ifndef STROBE_SAMPLER_NATIVE_IDS_H
 #define STROBE_SAMPLER_NATIVE_IDS_H
 
+#include "base/map.h"
 #include "cpython/thread_names.h"
 #include "process/process.h"
 
 struct native_ids {
     struct process *process;             /* borrowed */
     const struct system_threads *system; /* borrowed */
+    struct map by_own_tid; /* -> index in system */
     bool *claimed;
     /* Where in the C library's struct pthread the thread id stands; learned from the main thread. SIZE_MAX: unknown. */
     size_t pthread_offset;

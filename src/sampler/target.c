@@ -210,6 +210,7 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     if (thread == NULL)
         return STATUS_FAILED;
     thread->state = *state;
+    stack_tracker_init(&thread->tracker, &target->runtime, &target->codes);
     thread->interp = listing->interp->address;
     thread->listed = true;
     thread->sampled_ns = listing->now_ns;
@@ -292,6 +293,7 @@ static enum status forget_code(struct target *target) {
     TRY(target->sink->code_forgotten(target->sink, &target->sampled));
     for (size_t i = 0; i < target->thread_count; i++) {
         target->threads[i]->count = 0;
+        stack_tracker_forget(&target->threads[i]->tracker);
         target->threads[i]->has_stack = false;
     }
     code_cache_release(&target->codes);

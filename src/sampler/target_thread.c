@@ -18,6 +18,7 @@ static const uint64_t CPU_SLACK_NS = 10 * NS_PER_MS;
 
 void target_thread_release(struct target_thread *thread) {
     thread_watch_free(thread->watch);
+    stack_tracker_release(&thread->tracker);
     free(thread->frames);
     thread->frames = NULL;
     thread->watch = NULL;
@@ -107,9 +108,16 @@ static void put_frame(struct target_thread *thread, size_t index, size_t old_cou
 static const struct sample_frame native_frame = {.instruction_bytes = -1, .kind = SAMPLE_FRAME_NATIVE};
 static const struct sample_frame gc_frame = {.instruction_bytes = -1, .kind = SAMPLE_FRAME_GC};
 
-/* Takes over the stack that was read. */
-static enum status take_frames(struct target_thread *thread, const struct thread_look *look, bool collecting,
-                               size_t *unchanged) {
+static size_t put_native(struct target_thread *thread, size_t index, const struct thread_look *look, size_t old_count,
+                         size_t *unchanged) {
+    if (!look->options->native_boundaries || index == 0)
+        return index;
+    put_frame(thread, index, old_count, &native_frame, unchanged);
+    return index + 1;
+}
+
+/* Takes over a stack that was read link by link. */
+static enum status take_linked(struct target_thread *thread, const struct thread_look *look, size_t *unchanged) {
     const struct python_stack *stack = look->stack;
     size_t old_count = thread->count, count = 0;
     /* At worst a native frame before each, and the collector's behind. */
@@ -117,34 +125,72 @@ static enum status take_frames(struct target_thread *thread, const struct thread
     *unchanged = 0;
     for (size_t i = stack->count; i-- > 0;) {
         const struct stack_frame *from = &stack->frames[i];
-        if (look->options->native_boundaries && from->called_from_c && i + 1 < stack->count)
-            put_frame(thread, count++, old_count, &native_frame, unchanged);
         struct sample_frame frame = {from->code, from->instruction_bytes, SAMPLE_FRAME_PYTHON};
+        if (from->called_from_c)
+            count = put_native(thread, count, look, old_count, unchanged);
         put_frame(thread, count++, old_count, &frame, unchanged);
     }
-    if (collecting)
-        put_frame(thread, count++, old_count, &gc_frame, unchanged);
     thread->count = count;
     return STATUS_OK;
+}
+
+/* Takes over what has changed of a tracked stack. A frame's mark is how many sample frames end with it. */
+static enum status take_tracked(struct target_thread *thread, const struct thread_look *look, size_t *unchanged) {
+    struct stack_tracker *tracker = &thread->tracker;
+    size_t old_count = thread->count, from = tracker->unchanged;
+    size_t count = from > 0 ? tracker->frames[from - 1].mark : 0;
+    TRY(reserve(thread, count + (tracker->count - from) * 2 + 1));
+    *unchanged = count;
+    for (size_t i = from; i < tracker->count; i++) {
+        struct tracked_frame *tracked = &tracker->frames[i];
+        struct sample_frame frame = {tracked->code, tracked->instruction_bytes, SAMPLE_FRAME_PYTHON};
+        if (tracked->code == NULL && i + 1 < tracker->count)
+            count = put_native(thread, count, look, old_count, unchanged);
+        else if (tracked->shown)
+            put_frame(thread, count++, old_count, &frame, unchanged);
+        tracked->mark = (uint32_t)count;
+    }
+    thread->count = count;
+    return STATUS_OK;
+}
+
+/* The collector works on top of the frame that it was called from. */
+static void put_collector(struct target_thread *thread) {
+    thread->frames[thread->count++] = gc_frame;
+}
+
+static enum status read_frames(struct target_thread *thread, const struct thread_look *look, bool *consistent,
+                               size_t *unchanged) {
+    enum status status;
+    *consistent = false;
+    if (stack_tracker_supports(look->stacks->runtime)) {
+        status = stack_tracker_look(&thread->tracker, &thread->state, MAX_ATTEMPTS);
+        if (status == STATUS_TORN)
+            return STATUS_OK;
+        TRY(status);
+        *consistent = true;
+        return take_tracked(thread, look, unchanged);
+    }
+    TRY(python_stack_read(look->stacks, &thread->state, MAX_ATTEMPTS, look->stack));
+    *consistent = look->stack->consistent;
+    return *consistent ? take_linked(thread, look, unchanged) : STATUS_OK;
 }
 
 /* Reads the stack. *taken is false when there is nothing to report: it was dropped and counted. */
 static enum status read_stack(struct target_thread *thread, const struct thread_look *look, bool collecting,
                               size_t *unchanged, bool *taken) {
-    enum status status = python_stack_read(look->stacks, &thread->state, MAX_ATTEMPTS, look->stack);
-    *taken = status == STATUS_OK && look->stack->consistent;
+    bool consistent = false;
+    enum status status = read_frames(thread, look, &consistent, unchanged);
+    *taken = status == STATUS_OK && consistent && thread->state.interp == look->interp->address;
     if (status == STATUS_FAILED)
         return status;
-    if (status != STATUS_OK || thread->state.interp != look->interp->address) {
-        look->counters->errors++;
-        *taken = false;
-        return STATUS_OK;
-    }
-    if (!*taken) {
+    if (*taken && collecting)
+        put_collector(thread);
+    if (!*taken && status == STATUS_OK && !consistent)
         look->counters->inconsistent++;
-        return STATUS_OK;
-    }
-    return take_frames(thread, look, collecting, unchanged);
+    else if (!*taken)
+        look->counters->errors++;
+    return STATUS_OK;
 }
 
 static bool is_wanted(const struct target_thread *thread, enum sampling_mode mode, uint64_t weight_ns) {

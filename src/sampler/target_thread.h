@@ -6,6 +6,7 @@
 #include "sampler/sample.h"
 #include "sampler/target.h"
 #include "unwind/python_stack.h"
+#include "unwind/stack_tracker.h"
 
 struct target_thread {
     struct sampled_thread sampled; /* what the sink sees */
@@ -21,9 +22,10 @@ struct target_thread {
     uint64_t cpu_start_ns;   /* of its CPU clock, when watching began */
     uint64_t cpu_charged_ns; /* of the CPU time since, what samples have been charged with */
     bool activity_known;
-    bool has_stack;              /* frames are those of the last look, and nothing has run since */
-    bool listed;                 /* mark of the list's last reading */
-    struct sample_frame *frames; /* outermost first */
+    bool has_stack;               /* frames are those of the last look, and nothing has run since */
+    bool listed;                  /* mark of the list's last reading */
+    struct stack_tracker tracker; /* 3.11+ */
+    struct sample_frame *frames;  /* outermost first */
     size_t count;
     size_t capacity;
 };

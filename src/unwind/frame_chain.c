@@ -8,8 +8,6 @@ enum {
     /* Read beyond datastack_top: the thread may have pushed a few frames since that was read. */
     SLACK_BYTES = 1024,
     FIRST_CHUNK_READ_BYTES = 1 << 20,
-    CHUNK_LEAST_BYTES = 16384,
-    PAGE_BYTES = 4096,
     VERIFY_BATCH = 512,
     FIRST_CAPACITY = 64,
 };

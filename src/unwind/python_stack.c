@@ -76,11 +76,18 @@ static enum status resolve(struct stack_reader *reader, struct stack_frame *fram
     if (offset < 0)
         frame->position = (struct source_position){frame->code->lines.first_line, -1, -1, -1};
     else
-        (void)linetable_lookup(&frame->code->lines, (uint32_t)offset, &frame->position);
+        code_position(frame->code, (uint32_t)offset, &frame->position);
     return STATUS_OK;
 }
 
 /* Names, lines, and what is not to be shown. A bad frame costs itself, not the stack. */
+enum status python_stack_resolve(struct stack_reader *reader, struct stack_frame *frame, bool *shown) {
+    frame->status = resolve(reader, frame, shown);
+    if (frame->status != STATUS_OK)
+        frame->code = NULL;
+    return frame->status == STATUS_FAILED ? STATUS_FAILED : STATUS_OK;
+}
+
 static enum status resolve_chain(struct stack_reader *reader, struct python_stack *stack) {
     for (size_t i = 0; i < reader->chain.count; i++) {
         struct stack_frame frame = {.frame = reader->chain.items[i]};
@@ -90,13 +97,9 @@ static enum status resolve_chain(struct stack_reader *reader, struct python_stac
             continue;
         }
         bool shown = true;
-        frame.status = resolve(reader, &frame, &shown);
-        if (frame.status == STATUS_FAILED)
-            return STATUS_FAILED;
-        if (frame.status != STATUS_OK) {
-            frame.code = NULL;
+        TRY(python_stack_resolve(reader, &frame, &shown));
+        if (frame.status != STATUS_OK)
             stack->consistent = false;
-        }
         if (shown)
             TRY(add_frame(stack, &frame));
     }

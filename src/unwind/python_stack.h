@@ -45,8 +45,8 @@ struct stack_reader {
 };
 
 void stack_reader_init(struct stack_reader *reader, struct runtime *runtime, struct code_cache *codes);
-/* From now on what the reader's work costs is charged to the budget (borrowed, may be NULL). What it reads of the target
- * is for whoever set up the runtime to meter; this is for what it does with copies. */
+/* From now on what the reader's work costs is charged to the budget (borrowed, may be NULL). What it reads of the
+ * target is for whoever set up the runtime to meter; this is for what it does with copies. */
 void stack_reader_limit(struct stack_reader *reader, struct budget *budget);
 void stack_reader_release(struct stack_reader *reader);
 
@@ -56,6 +56,10 @@ void stack_reader_release(struct stack_reader *reader);
 enum status python_stack_read(struct stack_reader *reader, struct thread_state *thread, unsigned max_attempts,
                               struct python_stack *stack) MUST_USE;
 void python_stack_release(struct python_stack *stack);
+
+/* Fills status, code and position of a frame whose frame is filled; *shown: whether it is one to show. Fails only when
+ * strobe has no memory. For frames that are on no thread's stack, as those of suspended coroutines. */
+enum status python_stack_resolve(struct stack_reader *reader, struct stack_frame *frame, bool *shown) MUST_USE;
 
 /* After python_stack_read: the memory of that same look, for reading the frames' locals. */
 struct memory *stack_reader_memory(struct stack_reader *reader);

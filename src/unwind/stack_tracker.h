@@ -1,10 +1,10 @@
 /* One thread's Python stack, looked at again and again while the thread runs (3.11 and later).
  *
- * The newest chunk of the data stack is copied in one piece. The kernel copies upwards, and the thread pushes and pops at
- * the upper end, so the copy is nearly of one instant; where the stack ended at that instant is found in the copy itself,
- * from the root up: a frame is live when it follows the one below in memory, says that it was called by it, runs inside
- * its code, and its caller stands on a call of it. The thread state's own pointer to the innermost frame is of a later
- * instant. It serves for what the copy cannot show: frames outside of the chunk (generators, calls from C).
+ * The newest chunk of the data stack is copied in one piece. The kernel copies upwards, and the thread pushes and pops
+ * at the upper end, so the copy is nearly of one instant; where the stack ended at that instant is found in the copy
+ * itself, from the root up: a frame is live when it follows the one below in memory, says that it was called by it,
+ * runs inside its code, and its caller stands on a call of it. The thread state's own pointer to the innermost frame is
+ * of a later instant. It serves for what the copy cannot show: frames outside of the chunk (generators, calls from C).
  *
  * What has not changed since the look before is not decoded again. */
 #ifndef STROBE_UNWIND_STACK_TRACKER_H
@@ -18,22 +18,24 @@ enum { TRACKER_MAX_OUTSIDE = 8 };
 
 struct tracked_frame {
     remote_addr address;
-    remote_addr end; /* where the next frame of the chunk begins; 0 outside of the chunk */
+    remote_addr end;     /* where the next frame of the chunk begins; 0 outside of the chunk */
     uint64_t executable; /* as it stands in the frame, tags and all */
     uint64_t instruction;
-    const struct code *code; /* NULL for a boundary frame */
+    const struct code *code;   /* NULL for a boundary frame */
     int32_t instruction_bytes; /* -1: it has not begun */
-    bool shown; /* false for boundary frames, shims and frames that are being set up */
+    bool shown;                /* false for boundary frames, shims and frames that are being set up */
+    uint32_t mark;             /* the caller's, kept as long as the frame is unchanged */
 };
 
 /* Fields are private but for `frames`, `count` and `unchanged`. */
 struct stack_tracker {
-    struct runtime *runtime;  /* borrowed */
-    struct code_cache *codes; /* borrowed */
+    struct runtime *runtime;      /* borrowed */
+    struct code_cache *codes;     /* borrowed */
     struct tracked_frame *frames; /* outermost first */
     size_t count;
     size_t unchanged; /* so many of them, from the outermost on, are as they were at the last look that was taken */
     size_t capacity;
+    bool failed;        /* the last look was not taken */
     size_t older_count; /* of them, those in older chunks */
     remote_addr chunk;
     remote_addr chunk_limit;
@@ -42,7 +44,7 @@ struct stack_tracker {
     size_t copy_bytes;
     size_t last_copy_bytes;
     size_t copy_capacity;
-    uint8_t thread_bytes[1024];
+    uint8_t thread_bytes[THREAD_STATE_MAX_BYTES];
     /* Frames outside of the chunk that are read along because they were there last time. */
     struct outside_frame {
         remote_addr address;

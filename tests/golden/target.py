@@ -2,6 +2,7 @@
 """The program whose images are recorded: a little of everything that a decoder must know. In 3.8's syntax."""
 
 import collections
+import datetime
 import enum
 import functools
 import sys
@@ -49,12 +50,18 @@ def containers(stop):
     deque = collections.deque([1, 2], maxlen=3)
     default = collections.defaultdict(int, a=1)
     kinds = [Plain, containers, len, "".join, sys, plain.__init__, range(3), slice(1, None), ValueError("no")]
+    times = [
+        datetime.date(2020, 2, 29),
+        datetime.datetime(2020, 2, 29, 12, 30, 1, 5, tzinfo=datetime.timezone.utc),
+        datetime.time(1, 2, fold=1, tzinfo=datetime.timezone(datetime.timedelta(hours=-3), "there")),
+        datetime.timedelta(days=-1, microseconds=3),
+    ]
     cell = 7
 
     def inner():
         return stop(), cell
 
-    return inner(), nested, recursive, plain, slots, point, red, deque, default, kinds
+    return inner(), nested, recursive, plain, slots, point, red, deque, default, kinds, times
 
 
 def generator(stop):

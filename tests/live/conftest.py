@@ -25,3 +25,9 @@ def pytest_generate_tests(metafunc):
     for name, found in (("python", interpreters.supported()), ("old_python", interpreters.unsupported())):
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, found, ids=interpreters.labels(found))
+
+
+@pytest.fixture
+def any_python():
+    """One interpreter, for what does not depend on the version."""
+    return interpreters.supported()[-1]

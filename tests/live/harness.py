@@ -19,6 +19,9 @@ STROBE = Path(os.environ.get("STROBE") or HERE.parent.parent / "build" / "strobe
 # From exit_codes in the specification of the command line.
 OK, FAILED, USAGE, NO_PROCESS, NO_PERMISSION, NOT_PYTHON = range(6)
 
+# How long a program may take to say something: far more than it takes on a busy machine.
+TIMEOUT_S = int(os.environ.get("TARGET_TIMEOUT_S") or 60)
+
 SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|runtime error:|WARNING: \w+Sanitizer")
 
 
@@ -77,7 +80,7 @@ class Target:
     its standard output; the line, parsed when it is JSON, is `said`. Use it in a `with`.
     """
 
-    def __init__(self, python, script, *arguments, options=(), timeout_s=60, **popen_options):
+    def __init__(self, python, script, *arguments, options=(), timeout_s=TIMEOUT_S, **popen_options):
         path = TARGETS / script
         command = [getattr(python, "path", python), *options, str(path), *map(str, arguments)]
         environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
@@ -185,6 +188,16 @@ def assert_same_frames(python, told, seen):
     expected = [{key: in_utf8(v) if isinstance(v := frame[key], str) else v for key in keys} for frame in told]
     actual = [{key: frame.get(key) for key in keys} if "error" not in frame else frame for frame in seen]
     assert actual == expected
+
+
+def assert_same_threads(python, told, dumped):
+    """Every thread that the target told of is in the dump, with the same identity and frames; and no other is."""
+    assert {thread["thread_id"] for thread in dumped["threads"]} == {thread["thread_id"] for thread in told}
+    for thread in told:
+        seen = thread_of(dumped, thread["thread_id"])
+        assert seen["native_id"] == thread["native_id"]
+        assert seen["name"] == in_utf8(thread["name"])
+        assert_same_frames(python, thread["frames"], seen["frames"])
 
 
 def copy_for_everyone(path, folder):

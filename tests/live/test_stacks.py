@@ -1,49 +1,38 @@
 """strobe's stacks against those the interpreter itself gives: frame for frame, column for column."""
 
 import pytest
-from harness import Target, assert_same_frames, dump, in_utf8, thread_of
-
-
-def assert_same_threads(python, target, dumped):
-    """Every thread that the target told of is in the dump, with the same identity and frames; and no other is."""
-    told = target.said["threads"]
-    assert {thread["thread_id"] for thread in dumped["threads"]} == {thread["thread_id"] for thread in told}
-    for thread in told:
-        seen = thread_of(dumped, thread["thread_id"])
-        assert seen["native_id"] == thread["native_id"]
-        assert seen["name"] == in_utf8(thread["name"])
-        assert_same_frames(python, thread["frames"], seen["frames"])
+from harness import Target, assert_same_threads, dump
 
 
 def test_every_kind_of_function(python):
     with Target(python, "functions.py") as target:
         assert len(target.said["threads"][0]["frames"]) > 30
-        assert_same_threads(python, target, dump(target))
+        assert_same_threads(python, target.said["threads"], dump(target))
 
 
 def test_names_of_every_string_kind(python):
     with Target(python, "names.py") as target:
-        assert_same_threads(python, target, dump(target))
+        assert_same_threads(python, target.said["threads"], dump(target))
 
 
 def test_threads_in_different_places(python):
     with Target(python, "threads.py") as target:
         assert len(target.said["threads"]) == 7
-        assert_same_threads(python, target, dump(target))
+        assert_same_threads(python, target.said["threads"], dump(target))
 
 
 def test_recursion_to_ten_thousand_frames(python):
     with Target(python, "deep.py", 10_000) as target:
         assert len(target.said["threads"][0]["frames"]) > 10_000
-        assert_same_threads(python, target, dump(target))
+        assert_same_threads(python, target.said["threads"], dump(target))
 
 
 @pytest.mark.parametrize("depth", [1, 50, 700])
 def test_stopping_the_threads_changes_nothing(python, depth):
     with Target(python, "deep.py", depth) as target:
-        assert_same_threads(python, target, dump(target, "--blocking"))
+        assert_same_threads(python, target.said["threads"], dump(target, "--blocking"))
         # And they run on: the next dump finds the same.
-        assert_same_threads(python, target, dump(target))
+        assert_same_threads(python, target.said["threads"], dump(target))
 
 
 def test_what_the_process_is(python):
@@ -100,11 +89,11 @@ def test_code_that_c_calls(python):
     with Target(python, "callbacks.py") as target:
         assert len(target.said["threads"]) == 7
         assert len(target.said["threads"][-1]["frames"]) > 60
-        assert_same_threads(python, target, dump(target))
+        assert_same_threads(python, target.said["threads"], dump(target))
 
 
 def test_generators_and_coroutines(python):
     with Target(python, "generators.py") as target:
         assert len(target.said["threads"][0]["frames"]) > 150
-        assert_same_threads(python, target, dump(target))
-        assert_same_threads(python, target, dump(target, "--blocking"))
+        assert_same_threads(python, target.said["threads"], dump(target))
+        assert_same_threads(python, target.said["threads"], dump(target, "--blocking"))

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DEFAULT_GRANULE_BYTES = 32, TEXT_LIMIT_BYTES = 64 << 20 };
+enum { DEFAULT_GRANULE_BYTES = 128, TEXT_LIMIT_BYTES = 64 << 20 };
 
 static _Noreturn void fail(const char *why) {
     (void)fprintf(stderr, "record_image: %s\n", why);

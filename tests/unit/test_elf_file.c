@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,12 +114,51 @@ static void test_survives_damaged_files(void **state) {
     free(bytes);
 }
 
+/* A sparse file whose many symbol tables all claim the same ten megabytes. */
+static void test_does_not_read_table_after_table(void **state) {
+    (void)state;
+    enum { TABLES = 200, TABLE_BYTES = 10 << 20, LIMIT_KIB = 512 << 10 };
+    Elf64_Ehdr header = {
+        .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+        .e_type = ET_DYN,
+        .e_machine = EM_X86_64,
+        .e_version = EV_CURRENT,
+        .e_shoff = sizeof header,
+        .e_ehsize = sizeof header,
+        .e_shentsize = sizeof(Elf64_Shdr),
+        .e_shnum = TABLES,
+    };
+    Elf64_Shdr sections[TABLES] = {{0}};
+    for (int i = 1; i < TABLES; i++)
+        sections[i] = (Elf64_Shdr){
+            .sh_type = i == 1  ? SHT_STRTAB
+                       : i % 2 ? SHT_SYMTAB
+                               : SHT_DYNSYM,
+            .sh_link = 1,
+            .sh_offset = sizeof header + sizeof sections,
+            .sh_size = i == 1 ? 8 : TABLE_BYTES / sizeof(Elf64_Sym) * sizeof(Elf64_Sym),
+            .sh_entsize = sizeof(Elf64_Sym),
+        };
+    int fd = memfd_create("sparse", MFD_CLOEXEC);
+    assert_int_equal(write(fd, &header, sizeof header), sizeof header);
+    assert_int_equal(write(fd, sections, sizeof sections), sizeof sections);
+    assert_int_equal(ftruncate(fd, sizeof header + sizeof sections + TABLE_BYTES), 0);
+    struct elf_file *file = NULL;
+    struct rusage usage;
+    uint64_t address = 0;
+    assert_int_equal(elf_file_open(fd, &file), STATUS_OK);
+    assert_int_equal(elf_file_find_symbol(file, "none", &address), STATUS_NOT_FOUND);
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    assert_true(usage.ru_maxrss < LIMIT_KIB);
+    elf_file_free(file);
+    (void)close(fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finds_a_symbol_that_is_not_exported),
-        cmocka_unit_test(test_finds_a_section),
-        cmocka_unit_test(test_refuses_what_is_no_elf_file),
-        cmocka_unit_test(test_survives_damaged_files),
+        cmocka_unit_test(test_finds_a_symbol_that_is_not_exported), cmocka_unit_test(test_finds_a_section),
+        cmocka_unit_test(test_refuses_what_is_no_elf_file),         cmocka_unit_test(test_survives_damaged_files),
+        cmocka_unit_test(test_does_not_read_table_after_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,6 +194,21 @@ static void spread_code(struct subject *subject) {
     assert_true(count(subject, "frame: limit reached\n") > 20);
 }
 
+/* The same of frames, which are decoded from copies of their heads. */
+static void spread_frame(struct subject *subject) {
+    const struct layout_frame *frame = &subject->runtime.layout.frame;
+    if (layout_minor(&subject->runtime.layout) < 13)
+        return;
+    for (remote_addr at = subject->symbols.runtime + 24; at < subject->symbols.runtime + 576; at += 8)
+        if (get_u64(subject, at) == frame->size && get_u64(subject, at + 8) == frame->previous &&
+            get_u64(subject, at + 16) == frame->f_executable) {
+            put_u64(subject, at, 32768);
+            put_u64(subject, at + 16, 32000);
+        }
+    look(subject);
+    assert_int_equal(count(subject, "not Python: its debug offsets contradict themselves"), 1);
+}
+
 /* However little may be spent, the look ends and says what it lacks. */
 static void spend_little(struct subject *subject) {
     look(subject);
@@ -240,6 +255,11 @@ static void test_code_objects_of_any_size(void **state) {
     for_each_image(spread_code);
 }
 
+static void test_frames_of_any_size(void **state) {
+    (void)state;
+    for_each_image(spread_frame);
+}
+
 static void test_small_budgets(void **state) {
     (void)state;
     for_each_image(spend_little);
@@ -247,13 +267,10 @@ static void test_small_budgets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads_that_bite_their_tail),
-        cmocka_unit_test(test_interpreters_that_bite_their_tail),
-        cmocka_unit_test(test_frames_that_bite_their_tail),
-        cmocka_unit_test(test_names_without_end),
-        cmocka_unit_test(test_line_tables_without_end),
-        cmocka_unit_test(test_code_objects_of_any_size),
-        cmocka_unit_test(test_small_budgets),
+        cmocka_unit_test(test_threads_that_bite_their_tail), cmocka_unit_test(test_interpreters_that_bite_their_tail),
+        cmocka_unit_test(test_frames_that_bite_their_tail),  cmocka_unit_test(test_names_without_end),
+        cmocka_unit_test(test_line_tables_without_end),      cmocka_unit_test(test_code_objects_of_any_size),
+        cmocka_unit_test(test_frames_of_any_size),           cmocka_unit_test(test_small_budgets),
     };
     return cmocka_run_group_tests_name("hostile_images", tests, NULL, NULL);
 }

@@ -15,7 +15,8 @@
 #define SYS_futex_wait 455
 #endif
 
-enum { READ_STEP = 1 << 16, PID_LEVELS_MAX = 64 };
+/* The kernel gives a page of most files at a time. */
+enum { READ_STEP = 1 << 13, PID_LEVELS_MAX = 64 };
 
 enum status status_from_errno(int error_number) {
     switch (error_number) {

@@ -16,6 +16,9 @@ NAMES = [
     ("ünder_" + "ü" * 3000, "/" + "pfäd/" * 800 + "x.py"),
     ("", ""),
     ("quote\"back\\slash\ttab\nnewline\x01", "/tmp/\"\\\t\n\x7f.py"),
+    ("control \x1b[31m\x07\x9b\u2028\u202e\r", "/tmp/\x1b]0;title\x07\x85.py"),
+    ("x" * 100_000, "/" + "x" * 100_000),
+    ("\U0001d518" * 100_000, "ж" * 100_000),
     ("a", "b"),
 ]
 

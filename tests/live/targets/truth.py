@@ -13,7 +13,10 @@ import os
 import sys
 import threading
 
+extra = {}  # told beside the threads
 _told = []
+# What the threads of other interpreters told: {interpreter's id: threads}.
+_others = {}
 _output = bytearray()
 
 # Types whose repr strobe promises to show as Python writes it.
@@ -101,20 +104,32 @@ def stack_of(frame):
     return frames
 
 
+def name_of_thread():
+    """As threading has it; where it does not know the thread, the kernel's name. (threading.current_thread() would make
+    the thread known.)"""
+    known = threading._active.get(threading.get_ident())
+    if known is not None:
+        return known.name
+    with open("/proc/thread-self/comm") as comm:
+        return comm.read()[:-1]
+
+
+def record_of(frame):
+    return {
+        "thread_id": threading.get_ident(),
+        "native_id": threading.get_native_id(),
+        "name": name_of_thread(),
+        "frames": stack_of(frame),
+    }
+
+
 def _record():
-    thread = threading.current_thread()
-    _told.append(
-        {
-            "thread_id": thread.ident,
-            "native_id": threading.get_native_id(),
-            "name": thread.name,
-            "frames": stack_of(sys._getframe(1)),
-        }
-    )
+    _told.append(record_of(sys._getframe(1)))
 
 
 def _compose():
-    _output[:] = json.dumps({"threads": _told, "version": sys.version}).encode() + b"\n"
+    told = dict(extra, threads=_told, interpreters=_others, pid=os.getpid(), version=sys.version)
+    _output[:] = json.dumps(told).encode() + b"\n"
 
 
 def chain(*steps):
@@ -122,15 +137,20 @@ def chain(*steps):
     return functools.partial(collections.deque, map(operator.methodcaller("__call__"), steps), 0)
 
 
-def _print():
+def _print(descriptor):
     """A C function that writes what was composed. A blocking pipe takes all of it."""
-    return functools.partial(os.write, 1, _output)
+    return functools.partial(os.write, descriptor, _output)
 
 
-def main_stop(last_step=None):
+def main_stop(last_step=None, before=_record, descriptor=1):
     """Returns what the main thread calls to stop for good: it prints the record of all threads, then waits for input
     (or does last_step, a C function)."""
-    return chain(_record, _compose, _print(), last_step or functools.partial(os.read, 0, 1))
+    return chain(before, _compose, _print(descriptor), last_step or functools.partial(os.read, 0, 1))
+
+
+def forget():
+    """For a child process, which has only the thread that forked."""
+    del _told[:]
 
 
 class Threads:

@@ -1,0 +1,60 @@
+#include "cli/reporting.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Devices and pipes cannot be renamed into place; they are written to directly. */
+static bool is_special(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+enum status output_open(struct output_file *file, const char *path, struct error *error) {
+    *file = (struct output_file){.path = path, .stream = stdout};
+    if (path == NULL)
+        return STATUS_OK;
+    if (is_special(path)) {
+        file->stream = fopen(path, "we");
+        return file->stream != NULL ? STATUS_OK
+                                    : error_set(error, STATUS_FAILED, "cannot write %s: %s", path, strerror(errno));
+    }
+    if (asprintf(&file->temporary, "%s.XXXXXX", path) < 0)
+        return error_set(error, STATUS_FAILED, "there is not enough memory");
+    int fd = mkostemp(file->temporary, O_CLOEXEC);
+    file->stream = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (file->stream != NULL) {
+        /* mkostemp makes files that only their owner can read. */
+        mode_t mask = umask(0);
+        (void)umask(mask);
+        (void)fchmod(fd, 0666 & ~mask);
+        return STATUS_OK;
+    }
+    enum status status = error_set(error, STATUS_FAILED, "cannot write %s: %s", path, strerror(errno));
+    if (fd >= 0)
+        (void)close(fd);
+    free(file->temporary);
+    file->temporary = NULL;
+    return status;
+}
+
+enum status output_close(struct output_file *file, bool complete, struct error *error) {
+    if (file->path == NULL)
+        return STATUS_OK;
+    bool written = fclose(file->stream) == 0;
+    if (file->temporary == NULL)
+        return written ? STATUS_OK
+                       : error_set(error, STATUS_FAILED, "cannot write %s: %s", file->path, strerror(errno));
+    enum status status = STATUS_OK;
+    if (!complete)
+        (void)unlink(file->temporary);
+    else if (!written || rename(file->temporary, file->path) != 0) {
+        status = error_set(error, STATUS_FAILED, "cannot write %s: %s", file->path, strerror(errno));
+        (void)unlink(file->temporary);
+    }
+    free(file->temporary);
+    return status;
+}

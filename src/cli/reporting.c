@@ -1,0 +1,157 @@
+#include "cli/reporting.h"
+
+#include "cli/cli.h"
+#include "terminal/report_table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { MAX_LINES = 1000000 };
+
+const char report_options_help[] = "  -f, --format NAME  table, json, html, collapsed, speedscope, pprof, gecko,\n"
+                                   "                     chrome, pstats or svg (default: as the output's name\n"
+                                   "                     says, else table)\n"
+                                   "  -o, --output FILE  write the report there (default: standard output)\n"
+                                   "  --all              library code stands for itself; without it, it is charged\n"
+                                   "                     to the user's line that called it\n"
+                                   "  --idle             count the time in which threads waited, too\n"
+                                   "  --only GLOB        only files that match count as the user's code\n"
+                                   "  --exclude GLOB     files that match are charged to their callers\n"
+                                   "  --lines N          show at most N lines of a file (table)\n";
+
+static bool take_format(struct report_options *options, const char *name) {
+    options->format = export_find_name(name);
+    return options->format != NULL || strcmp(name, "table") == 0;
+}
+
+bool report_take_option(struct report_options *options, int option, const char *value, const char **problem) {
+    long number = 0;
+    *problem = NULL;
+    switch (option) {
+    case 'f':
+        if (!take_format(options, value))
+            *problem = "there is no such format";
+        return true;
+    case 'o':
+        options->output = value;
+        return true;
+    case REPORT_OPTION_ALL:
+        options->all = true;
+        return true;
+    case REPORT_OPTION_IDLE:
+        options->idle = true;
+        return true;
+    case REPORT_OPTION_ONLY:
+    case REPORT_OPTION_EXCLUDE: {
+        const char **globs = option == REPORT_OPTION_ONLY ? options->only : options->exclude;
+        size_t *count = option == REPORT_OPTION_ONLY ? &options->only_count : &options->exclude_count;
+        if (*count == REPORT_MAX_GLOBS)
+            *problem = "there are too many patterns";
+        else
+            globs[(*count)++] = value;
+        return true;
+    }
+    case REPORT_OPTION_LINES:
+        if (!cli_parse_number(value, 1, MAX_LINES, &number))
+            *problem = "--lines takes a number from 1 on";
+        options->lines = (size_t)number;
+        return true;
+    default:
+        return false;
+    }
+}
+
+void report_complete_options(struct report_options *options) {
+    if (options->format == NULL && options->output != NULL)
+        options->format = export_find_path(options->output);
+}
+
+static enum status open_source(void *context, const char *path, int *fd) {
+    (void)context;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    return *fd >= 0 ? STATUS_OK : STATUS_NOT_FOUND;
+}
+
+static enum status line_of_source(void *context, const char *path, int32_t number, const char **text,
+                                  size_t *size_bytes) {
+    return source_line(context, path, number, text, size_bytes);
+}
+
+static size_t terminal_width(FILE *stream) {
+    struct winsize size;
+    if (!isatty(fileno(stream)) || ioctl(fileno(stream), TIOCGWINSZ, &size) != 0)
+        return 0;
+    return size.ws_col;
+}
+
+static enum status write_report(const struct profile *profile, const struct report_options *options, FILE *stream,
+                                struct error *error) {
+    struct attribute_options attribute = {.all = options->all,
+                                          .only = options->only,
+                                          .only_count = options->only_count,
+                                          .exclude = options->exclude,
+                                          .exclude_count = options->exclude_count,
+                                          .thread = ATTRIBUTE_ANY,
+                                          .process = ATTRIBUTE_ANY};
+    struct source_cache *sources = source_cache_new(open_source, NULL);
+    if (sources == NULL)
+        return error_set(error, STATUS_FAILED, "there is not enough memory");
+    enum status status;
+    if (options->format != NULL) {
+        struct export_options export = {&attribute, line_of_source, sources};
+        status = options->format->write(profile, &export, stream, error);
+    } else {
+        struct report_table_options table = {&attribute, sources, options->lines, terminal_width(stream),
+                                             cli_wants_colour(stream)};
+        status = report_table_write(profile, &table, stream, error);
+    }
+    source_cache_free(sources);
+    return status;
+}
+
+/* Formats that show waiting as such are given all; in the others time is CPU time unless the user wants both. */
+static bool leaves_out_idle(const struct report_options *options) {
+    return !options->idle && options->format != NULL && strcmp(options->format->name, "json") != 0;
+}
+
+static enum status load(struct profile *profile, const char *const *paths, size_t count,
+                        const struct report_options *options, struct error *damage, struct error *error) {
+    struct profile_load_options how = {.without_idle = leaves_out_idle(options),
+                                       .with_samples = options->format != NULL && options->format->wants_samples};
+    for (size_t i = 0; i < count; i++) {
+        enum status status = profile_add_capture(profile, paths[i], &how, error);
+        if (status == STATUS_DAMAGED)
+            *damage = *error;
+        else
+            TRY(status);
+    }
+    return STATUS_OK;
+}
+
+int report_captures(const char *const *paths, size_t count, const struct report_options *options) {
+    struct error error = {0}, damage = {0};
+    struct output_file file;
+    struct profile *profile = profile_new();
+    if (profile == NULL)
+        return cli_fail(&(struct error){STATUS_FAILED, "there is not enough memory"});
+    enum status status = load(profile, paths, count, options, &damage, &error);
+    if (status == STATUS_OK && options->format != NULL && options->format->is_binary && options->output == NULL &&
+        isatty(STDOUT_FILENO))
+        status =
+            error_set(&error, STATUS_USAGE, "%s is not for a terminal: give a file with -o", options->format->name);
+    if (status == STATUS_OK)
+        status = output_open(&file, options->output, &error);
+    if (status == STATUS_OK) {
+        status = write_report(profile, options, file.stream, &error);
+        enum status closed = output_close(&file, status == STATUS_OK, &error);
+        status = status == STATUS_OK ? closed : status;
+    }
+    profile_free(profile);
+    if (status != STATUS_OK)
+        return cli_fail(&error);
+    int finished = cli_finish_output();
+    return damage.status != STATUS_OK ? cli_fail(&damage) : finished;
+}

@@ -1,0 +1,65 @@
+/* From captures to a report: what `attach` and `report` have in common. */
+#ifndef STROBE_CLI_REPORTING_H
+#define STROBE_CLI_REPORTING_H
+
+#include "export/export.h"
+
+#include <stdbool.h>
+
+enum { REPORT_MAX_GLOBS = 64 };
+
+struct report_options {
+    const struct export_format *format; /* NULL: the table */
+    const char *output;                 /* NULL: standard output */
+    bool all;                           /* library code stands for itself */
+    bool idle;                          /* count the time in which threads did not run, too */
+    const char *only[REPORT_MAX_GLOBS];
+    size_t only_count;
+    const char *exclude[REPORT_MAX_GLOBS];
+    size_t exclude_count;
+    size_t lines; /* of a file in the table; 0: as many as are worth a look */
+};
+
+/* The long options that both commands have, for getopt_long; their values begin at REPORT_OPTION_FIRST. */
+enum report_option {
+    REPORT_OPTION_FIRST = 1000,
+    REPORT_OPTION_ALL = REPORT_OPTION_FIRST,
+    REPORT_OPTION_IDLE,
+    REPORT_OPTION_ONLY,
+    REPORT_OPTION_EXCLUDE,
+    REPORT_OPTION_LINES,
+};
+/* clang-format off */
+#define REPORT_LONG_OPTIONS                                  \
+    {"format", required_argument, NULL, 'f'},                \
+    {"output", required_argument, NULL, 'o'},                \
+    {"all", no_argument, NULL, REPORT_OPTION_ALL},           \
+    {"idle", no_argument, NULL, REPORT_OPTION_IDLE},         \
+    {"only", required_argument, NULL, REPORT_OPTION_ONLY},   \
+    {"exclude", required_argument, NULL, REPORT_OPTION_EXCLUDE}, \
+    {"lines", required_argument, NULL, REPORT_OPTION_LINES}
+/* clang-format on */
+
+/* The lines of --help for these options. */
+extern const char report_options_help[];
+
+/* Takes one of them. False when it is none of them; *problem says what is wrong with its value, else it is NULL. */
+bool report_take_option(struct report_options *options, int option, const char *value, const char **problem);
+/* After the last option: takes the format from the output's name where none was given. */
+void report_complete_options(struct report_options *options);
+
+/* Makes the report from one or more captures. Returns the exit status; says what went wrong. */
+int report_captures(const char *const *paths, size_t count, const struct report_options *options);
+
+/* A file that is written beside its final name. */
+struct output_file {
+    const char *path;
+    char *temporary;
+    FILE *stream;
+};
+/* `path` NULL is standard output. */
+enum status output_open(struct output_file *file, const char *path, struct error *error) MUST_USE;
+/* Puts the file in its place when `complete`, else removes it. */
+enum status output_close(struct output_file *file, bool complete, struct error *error) MUST_USE;
+
+#endif

@@ -1,0 +1,389 @@
+#include "unwind/chunk_walk.h"
+
+#include "base/bytes.h"
+#include "unwind/stack_image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WORD_BYTES = 8,
+    /* A chain of generators longer than this is left to a look that follows every link. */
+    MAX_OUTSIDE_HOPS = 256,
+    STACKTOP_RUNNING = -1,
+};
+
+/* One walk. `top` is the index of the innermost frame in the chunk so far, SIZE_MAX when there is none. */
+struct walk {
+    struct stack_tracker *tracker;
+    const struct layout *layout;
+    const struct thread_state *thread;
+    size_t count;
+    size_t top;
+    const uint8_t *top_bytes; /* that frame in the copy */
+};
+
+static remote_addr first_frame_address(const struct stack_tracker *tracker, const struct layout *layout,
+                                       remote_addr chunk) {
+    /* The first chunk of a thread leaves its first word free (push_chunk, Python/pystate.c 3.11). */
+    bool is_first = load_u64(tracker->copy + layout->stack_chunk.previous) == 0;
+    return chunk + layout->stack_chunk.data + (is_first ? WORD_BYTES : 0);
+}
+
+static bool in_chunk(const struct walk *walk, remote_addr address) {
+    return address >= walk->thread->datastack_chunk && address < walk->thread->datastack_limit;
+}
+
+/* The frame's bytes in the copy; NULL when they are not (all) in it. */
+static const uint8_t *bytes_at(const struct walk *walk, remote_addr address) {
+    size_t head_bytes = frame_head_size(walk->layout);
+    uint64_t offset = address - walk->thread->datastack_chunk;
+    if (offset >= walk->tracker->copy_bytes || walk->tracker->copy_bytes - offset < head_bytes)
+        return NULL;
+    return walk->tracker->copy + offset;
+}
+
+static int32_t stacktop_of(const struct walk *walk, const uint8_t *bytes) {
+    return load_i32(bytes + walk->layout->frame.stacktop);
+}
+
+/* A frame that is being or has been popped: its variables have been given back, and with them the extent of its stack;
+ * from 3.14 on its function, too (clear_thread_frame, Python/ceval.c; _PyFrame_ClearLocals, Python/frame.c). */
+static bool is_cleared(const struct walk *walk, const struct tracked_frame *tracked, const uint8_t *bytes) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    uint32_t nlocalsplus = tracked->code->nlocalsplus;
+    if (layout_has(fields->stacktop)) {
+        int32_t stacktop = stacktop_of(walk, bytes);
+        return stacktop != STACKTOP_RUNNING && (stacktop < 0 || (uint32_t)stacktop < nlocalsplus);
+    }
+    uint64_t stackpointer = load_u64(bytes + fields->stackpointer);
+    remote_addr base = tracked->address + fields->localsplus + (uint64_t)nlocalsplus * WORD_BYTES;
+    if (stackpointer != 0 && stackpointer < base)
+        return true;
+    /* Shims have no function, but they are not shown either. */
+    return tracked->shown && frame_untag(walk->layout, load_u64(bytes + fields->f_funcobj)) == 0;
+}
+
+/* Fills in what a frame executes. STATUS_TORN when it cannot be executing that. */
+static enum status resolve(const struct walk *walk, const struct frame *frame, uint64_t executable,
+                           struct tracked_frame *tracked) {
+    struct stack_tracker *tracker = walk->tracker;
+    remote_addr start = 0;
+    *tracked = (struct tracked_frame){.address = frame->address,
+                                      .executable = executable,
+                                      .instruction = frame->instruction,
+                                      .instruction_bytes = -1};
+    if (frame->boundary)
+        return STATUS_OK;
+    TRY(code_cache_get(tracker->codes, frame->code, &tracked->code));
+    TRY(code_bytecode_start(tracker->runtime, tracked->code, frame->tlbc_index, &start));
+    int64_t offset = (int64_t)(frame->instruction - start);
+    if (offset < -2 || offset > (int64_t)tracked->code->bytecode_bytes)
+        return STATUS_TORN;
+    tracked->instruction_bytes = offset < 0 ? -1 : (int32_t)offset;
+    tracked->shown =
+        frame->owner == FRAME_OWNED_BY_GENERATOR || offset >= (int64_t)tracked->code->first_traceable_bytes;
+    return STATUS_OK;
+}
+
+static enum status put(struct walk *walk, const struct tracked_frame *tracked, const uint8_t *bytes) {
+    TRY(tracker_put_frame(walk->tracker, walk->count, tracked));
+    if (tracked->end != 0) {
+        walk->top = walk->count;
+        walk->top_bytes = bytes;
+    }
+    walk->count++;
+    return STATUS_OK;
+}
+
+/* A frame outside of the chunk: read along with the copy, or on its own. */
+static enum status read_outside(const struct walk *walk, remote_addr address, struct frame *frame,
+                                uint64_t *executable) {
+    struct stack_tracker *tracker = walk->tracker;
+    uint8_t head[FRAME_HEAD_MAX_BYTES];
+    const uint8_t *bytes = NULL;
+    for (size_t i = 0; i < tracker->outside_count && bytes == NULL; i++)
+        if (tracker->outside[i].address == address && tracker->outside[i].read)
+            bytes = tracker->outside[i].bytes;
+    if (bytes == NULL) {
+        TRY(memory_read(tracker->runtime->live, address, head, frame_head_size(walk->layout)));
+        bytes = head;
+    }
+    *executable = load_u64(bytes + walk->layout->frame.f_executable);
+    return frame_decode(walk->layout, address, bytes, frame);
+}
+
+/* Adds the frames outside of the chunk that lead from `address` down to the innermost frame so far; STATUS_NOT_FOUND
+ * when they lead elsewhere. */
+static enum status put_outside(struct walk *walk, remote_addr address) {
+    struct stack_tracker *tracker = walk->tracker;
+    remote_addr below = walk->count > 0 ? tracker->frames[walk->count - 1].address : 0;
+    size_t first = walk->count;
+    for (size_t hops = 0; address != below; hops++) {
+        struct frame frame;
+        struct tracked_frame tracked;
+        uint64_t executable = 0;
+        if (address == 0 || hops == MAX_OUTSIDE_HOPS || in_chunk(walk, address)) {
+            walk->count = first;
+            return STATUS_NOT_FOUND;
+        }
+        enum status status = read_outside(walk, address, &frame, &executable);
+        if (status == STATUS_OK)
+            status = resolve(walk, &frame, executable, &tracked);
+        if (status == STATUS_OK)
+            status = put(walk, &tracked, NULL);
+        if (status != STATUS_OK) {
+            walk->count = first;
+            return status == STATUS_FAILED || status == STATUS_NO_PROCESS ? status : STATUS_NOT_FOUND;
+        }
+        address = frame.previous;
+    }
+    /* They were met from the inside out. */
+    for (size_t low = first, high = walk->count; high > low + 1; low++) {
+        struct tracked_frame swapped = tracker->frames[--high];
+        tracker->frames[high] = tracker->frames[low];
+        tracker->frames[low] = swapped;
+    }
+    return STATUS_OK;
+}
+
+static struct code_step top_step(const struct walk *walk) {
+    const struct tracked_frame *top = &walk->tracker->frames[walk->top];
+    return code_cache_step(walk->tracker->codes, top->code, top->instruction_bytes);
+}
+
+/* The word of the caller's value stack at `index` behind its saved end; false when it is not in the copy. */
+static bool stack_word(const struct walk *walk, size_t index, uint64_t *word) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    const struct tracked_frame *top = &walk->tracker->frames[walk->top];
+    uint64_t offset = layout_has(fields->stacktop)
+                          ? fields->localsplus + (uint64_t)(int64_t)stacktop_of(walk, walk->top_bytes) * WORD_BYTES
+                          : load_u64(walk->top_bytes + fields->stackpointer) - top->address;
+    offset += index * WORD_BYTES;
+    if (offset > top->code->frame_bytes - WORD_BYTES || offset < fields->localsplus)
+        return false;
+    *word = frame_untag(walk->layout, load_u64(walk->top_bytes + offset));
+    return true;
+}
+
+/* What a call has called is still in the caller's stack, just behind its end (opcode.h). Where it is the function of
+ * another callee, the caller's bytes and the callee's are of different calls. */
+static bool called_this(const struct walk *walk, const uint8_t *callee) {
+    uint64_t function = frame_untag(walk->layout, load_u64(callee + walk->layout->frame.f_funcobj));
+    uint64_t called = 0;
+    if (!stack_word(walk, 0, &called))
+        return true;
+    if (called == 0 && layout_minor(walk->layout) < 13 && !stack_word(walk, 1, &called))
+        return true;
+    return called == function;
+}
+
+/* Whether the innermost frame so far can have entered the frame above it itself, not through C. Up to 3.13 it saves the
+ * extent of its stack before, and only then. (3.11 enters from C without a frame of its own: is_entry.) */
+static bool may_have_entered(const struct walk *walk, const struct tracked_frame *callee, const uint8_t *bytes) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    if (walk->top == SIZE_MAX)
+        return true;
+    /* What has not begun has called nobody: what lies above it is of another time. */
+    if (walk->tracker->frames[walk->top].instruction_bytes < 0)
+        return false;
+    struct code_step step = top_step(walk);
+    if (layout_has(fields->is_entry) && load_u8(bytes + fields->is_entry) != 0)
+        return step.family != OPCODE_OTHER;
+    if (!step.enters)
+        return false;
+    if (walk->top_bytes == NULL)
+        return true;
+    if (layout_has(fields->stacktop) && stacktop_of(walk, walk->top_bytes) == STACKTOP_RUNNING)
+        return false;
+    return step.family != OPCODE_CALL || !callee->shown || called_this(walk, bytes);
+}
+
+/* Whether the frame at `address` in the copy is the next one up; then it is added. */
+static enum status climb(struct walk *walk, remote_addr address, bool *climbed) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    const uint8_t *bytes = bytes_at(walk, address);
+    struct frame frame;
+    struct tracked_frame tracked;
+    *climbed = false;
+    if (bytes == NULL)
+        /* The thread has got further than was thought. */
+        return address < walk->thread->datastack_top ? STATUS_TORN : STATUS_OK;
+    if (frame_decode(walk->layout, address, bytes, &frame) != STATUS_OK || frame.owner != FRAME_OWNED_BY_THREAD)
+        return STATUS_OK;
+    uint64_t executable = load_u64(bytes + fields->f_executable);
+    enum status status = resolve(walk, &frame, executable, &tracked);
+    if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+        return status;
+    if (status != STATUS_OK || tracked.code->frame_bytes == 0 || is_cleared(walk, &tracked, bytes))
+        return STATUS_OK;
+    remote_addr below = walk->count > 0 ? walk->tracker->frames[walk->count - 1].address : 0;
+    if (frame.previous == below) {
+        if (!may_have_entered(walk, &tracked, bytes))
+            return STATUS_OK;
+    } else {
+        /* Through C, or from a generator that it runs. */
+        if (in_chunk(walk, frame.previous) || (walk->top != SIZE_MAX && top_step(walk).family == OPCODE_OTHER))
+            return STATUS_OK;
+        status = put_outside(walk, frame.previous);
+        if (status == STATUS_NOT_FOUND)
+            return STATUS_OK;
+        TRY(status);
+    }
+    tracked.end = address + tracked.code->frame_bytes;
+    *climbed = true;
+    return put(walk, &tracked, bytes);
+}
+
+/* Whether the chunk's innermost frame may be running a generator: what it runs is then not in the chunk. */
+static bool may_run_generator(const struct walk *walk) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    if (walk->top == SIZE_MAX || walk->top + 1 != walk->count || walk->top_bytes == NULL)
+        return false;
+    struct code_step step = top_step(walk);
+    if (step.family != OPCODE_RESUMES_GENERATOR && step.family != OPCODE_HIDDEN)
+        return false;
+    return !layout_has(fields->stacktop) || stacktop_of(walk, walk->top_bytes) != STACKTOP_RUNNING;
+}
+
+/* Takes the innermost frame off again. */
+static void drop(struct walk *walk) {
+    const struct stack_tracker *tracker = walk->tracker;
+    size_t index = --walk->count;
+    if (walk->top != index)
+        return;
+    walk->top = SIZE_MAX;
+    walk->top_bytes = NULL;
+    while (index-- > tracker->older_count && walk->top == SIZE_MAX)
+        if (tracker->frames[index].end != 0) {
+            walk->top = index;
+            walk->top_bytes = bytes_at(walk, tracker->frames[index].address);
+        }
+}
+
+/* Whether the innermost frame is none that runs. One that is being set up would not be shown, and one from which a
+ * generator was made looks like that for ever (RETURN_GENERATOR, Python/bytecodes.c 3.12). Up to 3.13, one that has
+ * neither variables nor stack looks the same whether it waits for what it has entered or has been popped: it is the
+ * latter when its instruction enters nothing. */
+static bool is_leftover(const struct walk *walk) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    const struct tracked_frame *frame = &walk->tracker->frames[walk->count - 1];
+    if (walk->top + 1 != walk->count)
+        return frame->code == NULL;
+    if (!frame->shown)
+        return true;
+    return walk->top_bytes != NULL && layout_has(fields->stacktop) && stacktop_of(walk, walk->top_bytes) == 0 &&
+           !top_step(walk).enters;
+}
+
+static void drop_leftovers(struct walk *walk) {
+    while (walk->count > walk->tracker->older_count && is_leftover(walk))
+        drop(walk);
+}
+
+/* The frames above the chunk's innermost one: generators that it runs. */
+static enum status climb_outside(struct walk *walk) {
+    remote_addr innermost = walk->thread->frame;
+    bool ambiguous = may_run_generator(walk);
+    if (!in_chunk(walk, innermost) && innermost != 0) {
+        enum status status = put_outside(walk, innermost);
+        if (status != STATUS_NOT_FOUND)
+            return status;
+    }
+    if (!ambiguous || innermost == walk->tracker->frames[walk->top].address)
+        return STATUS_OK;
+    return STATUS_TORN;
+}
+
+/* What to read along next time: the frames outside of the chunk that moved this time. */
+static void predict_outside(struct stack_tracker *tracker, size_t same) {
+    tracker->outside_count = 0;
+    for (size_t i = tracker->count; i-- > same && tracker->outside_count < TRACKER_MAX_OUTSIDE;)
+        if (tracker->frames[i].end == 0 && i >= tracker->older_count)
+            tracker->outside[tracker->outside_count++] = (struct outside_frame){.address = tracker->frames[i].address};
+}
+
+enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state *thread, size_t same) {
+    const struct layout *layout = &tracker->runtime->layout;
+    struct walk walk = {.tracker = tracker, .layout = layout, .thread = thread, .count = same, .top = SIZE_MAX};
+    remote_addr next = first_frame_address(tracker, layout, thread->datastack_chunk);
+    for (size_t i = same; i-- > tracker->older_count;)
+        if (tracker->frames[i].end != 0) {
+            next = tracker->frames[i].end;
+            walk.top = i;
+            walk.top_bytes = bytes_at(&walk, tracker->frames[i].address);
+            break;
+        }
+    tracker->unchanged = tracker->unchanged < same ? tracker->unchanged : same;
+    bool climbed = true;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && climbed) {
+        status = climb(&walk, next, &climbed);
+        if (climbed)
+            next = tracker->frames[walk.count - 1].end;
+    }
+    if (status == STATUS_OK) {
+        drop_leftovers(&walk);
+        status = climb_outside(&walk);
+    }
+    if (status != STATUS_OK) {
+        /* Frames from `same` on were overwritten: what is left is what both looks agree on. */
+        tracker->count = same;
+        return status;
+    }
+    tracker->count = walk.count;
+    predict_outside(tracker, same);
+    return STATUS_OK;
+}
+
+/* Frames of older chunks, found by following the links down from the newest chunk's first frame. */
+enum status chunk_walk_older(struct stack_tracker *tracker, const struct thread_state *thread) {
+    const struct layout *layout = &tracker->runtime->layout;
+    struct walk walk = {.tracker = tracker, .layout = layout, .thread = thread, .top = SIZE_MAX};
+    stack_tracker_forget(tracker);
+    tracker->chunk = thread->datastack_chunk;
+    remote_addr older = load_u64(tracker->copy + layout->stack_chunk.previous);
+    const uint8_t *bytes = bytes_at(&walk, first_frame_address(tracker, layout, thread->datastack_chunk));
+    if (older == 0 || bytes == NULL)
+        return STATUS_OK;
+    struct stack_image image;
+    stack_image_init(&image, tracker->runtime->live);
+    image.next_chunk = older;
+    remote_addr address = load_u64(bytes + layout->frame.previous);
+    enum status status = STATUS_OK;
+    size_t head_bytes = frame_head_size(layout);
+    remote_addr left_behind = 0; /* as in frame_chain.c: a chain that bites its tail meets it again */
+    while (address != 0 && status == STATUS_OK) {
+        uint8_t head[FRAME_HEAD_MAX_BYTES];
+        struct frame frame = {0};
+        if (address == left_behind)
+            status = STATUS_TORN;
+        if ((walk.count & (walk.count - 1)) == 0)
+            left_behind = address;
+        struct tracked_frame tracked;
+        if (status == STATUS_OK && !stack_image_holds(&image, address) &&
+            stack_image_extend_to(&image, layout, address) == STATUS_FAILED)
+            status = STATUS_FAILED;
+        if (status == STATUS_OK)
+            status = memory_read(&image.memory, address, head, head_bytes);
+        if (status == STATUS_OK)
+            status = frame_decode(layout, address, head, &frame);
+        if (status == STATUS_OK)
+            status = resolve(&walk, &frame, load_u64(head + layout->frame.f_executable), &tracked);
+        if (status == STATUS_OK)
+            status = put(&walk, &tracked, NULL);
+        address = frame.previous;
+    }
+    stack_image_release(&image);
+    if (status != STATUS_OK) {
+        tracker->chunk = 0;
+        return status == STATUS_UNREADABLE ? STATUS_TORN : status;
+    }
+    for (size_t low = 0, high = walk.count; high > low + 1; low++) {
+        struct tracked_frame swapped = tracker->frames[--high];
+        tracker->frames[high] = tracker->frames[low];
+        tracker->frames[low] = swapped;
+    }
+    tracker->count = tracker->older_count = walk.count;
+    return STATUS_OK;
+}

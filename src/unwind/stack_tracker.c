@@ -1,0 +1,189 @@
+#include "unwind/stack_tracker.h"
+
+#include "base/bytes.h"
+#include "unwind/chunk_walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    /* Read beyond the innermost frame that was seen last: it may have called something since. */
+    SLACK_BYTES = 384,
+    MAX_CHUNK_BYTES = 1 << 20,
+    MAX_PIECES = 3 + TRACKER_MAX_OUTSIDE,
+    MAX_FRAMES = 1 << 20,
+};
+
+bool stack_tracker_supports(const struct runtime *runtime) {
+    const struct layout *layout = &runtime->layout;
+    return layout_has(layout->frame.size) && layout_has(layout->thread.datastack_chunk) &&
+           layout->frame.localsplus <= FRAME_HEAD_MAX_BYTES;
+}
+
+void stack_tracker_init(struct stack_tracker *tracker, struct runtime *runtime, struct code_cache *codes) {
+    *tracker = (struct stack_tracker){.runtime = runtime, .codes = codes};
+}
+
+void stack_tracker_release(struct stack_tracker *tracker) {
+    free(tracker->frames);
+    free(tracker->copy);
+    free(tracker->last_copy);
+    *tracker = (struct stack_tracker){0};
+}
+
+void stack_tracker_forget(struct stack_tracker *tracker) {
+    tracker->count = 0;
+    tracker->unchanged = 0;
+    tracker->older_count = 0;
+    tracker->chunk = 0;
+    tracker->last_copy_bytes = 0;
+    tracker->outside_count = 0;
+}
+
+enum status tracker_put_frame(struct stack_tracker *tracker, size_t index, const struct tracked_frame *frame) {
+    if (index >= MAX_FRAMES)
+        return STATUS_LIMIT;
+    if (index >= tracker->capacity) {
+        size_t capacity = tracker->capacity > 0 ? tracker->capacity * 2 : 32;
+        struct tracked_frame *frames = realloc(tracker->frames, capacity * sizeof frames[0]);
+        if (frames == NULL)
+            return STATUS_FAILED;
+        tracker->frames = frames;
+        tracker->capacity = capacity;
+    }
+    tracker->frames[index] = *frame;
+    return STATUS_OK;
+}
+
+static enum status reserve_copies(struct stack_tracker *tracker, size_t size_bytes) {
+    if (size_bytes <= tracker->copy_capacity)
+        return STATUS_OK;
+    uint8_t *copy = realloc(tracker->copy, size_bytes);
+    if (copy != NULL)
+        tracker->copy = copy;
+    uint8_t *last_copy = realloc(tracker->last_copy, size_bytes);
+    if (last_copy != NULL)
+        tracker->last_copy = last_copy;
+    if (copy == NULL || last_copy == NULL)
+        return STATUS_FAILED;
+    tracker->copy_capacity = size_bytes;
+    return STATUS_OK;
+}
+
+/* The bytes of the chunk that are worth reading: up to the innermost frame of last time and somewhat more. */
+static uint64_t predict_copy_bytes(const struct stack_tracker *tracker, const struct thread_state *thread) {
+    remote_addr top = thread->datastack_top;
+    for (size_t i = tracker->count; i-- > tracker->older_count;)
+        if (tracker->frames[i].end != 0) {
+            top = tracker->frames[i].end > top ? tracker->frames[i].end : top;
+            break;
+        }
+    uint64_t size_bytes = top - thread->datastack_chunk + SLACK_BYTES;
+    uint64_t limit_bytes = thread->datastack_limit - thread->datastack_chunk;
+    return size_bytes < limit_bytes ? size_bytes : limit_bytes;
+}
+
+/* Sizes the copies for what is to be read of the chunk, its header at the least. */
+static enum status prepare_copies(struct stack_tracker *tracker, const struct thread_state *thread,
+                                  size_t *copy_bytes) {
+    uint64_t size_bytes = predict_copy_bytes(tracker, thread);
+    if (size_bytes < tracker->runtime->layout.stack_chunk.data)
+        return STATUS_TORN;
+    if (size_bytes > MAX_CHUNK_BYTES)
+        return STATUS_LIMIT;
+    *copy_bytes = (size_t)size_bytes;
+    return reserve_copies(tracker, (size_t)size_bytes);
+}
+
+/* Everything in one call: the chunk, then the thread state, then what lay outside of the chunk last time. */
+static enum status read_at_once(struct stack_tracker *tracker, struct thread_state *thread) {
+    struct memory_piece pieces[MAX_PIECES];
+    size_t count = 0, span = thread_state_span(&tracker->runtime->layout);
+    size_t head_bytes = frame_head_size(&tracker->runtime->layout);
+    remote_addr slot_frame = 0;
+    bool has_slot = layout_has(tracker->runtime->layout.thread.cframe);
+    size_t copy_bytes = 0;
+    if (span > sizeof tracker->thread_bytes)
+        return STATUS_LIMIT;
+    TRY(prepare_copies(tracker, thread, &copy_bytes));
+    pieces[count++] = (struct memory_piece){thread->datastack_chunk, tracker->copy, copy_bytes};
+    pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
+    if (has_slot && thread->frame_slot != 0)
+        pieces[count++] = (struct memory_piece){thread->frame_slot, &slot_frame, sizeof slot_frame};
+    for (size_t i = 0; i < tracker->outside_count; i++)
+        pieces[count++] = (struct memory_piece){tracker->outside[i].address, tracker->outside[i].bytes, head_bytes};
+    TRY(memory_read_pieces(tracker->runtime->live, pieces, count));
+    tracker->copy_bytes = copy_bytes;
+    for (size_t i = 0; i < tracker->outside_count; i++)
+        tracker->outside[i].read = true;
+    struct thread_state now;
+    thread_state_decode(&tracker->runtime->layout, thread->address, tracker->thread_bytes, &now);
+    /* 3.11 and 3.12: each call of the interpreter from C moves the slot. */
+    if (has_slot && now.frame_slot == thread->frame_slot)
+        now.frame = slot_frame;
+    else if (has_slot && now.frame_slot != 0)
+        TRY(memory_read_u64(tracker->runtime->live, now.frame_slot, &now.frame));
+    bool same_chunk = now.datastack_chunk == thread->datastack_chunk;
+    *thread = now;
+    return same_chunk ? STATUS_OK : STATUS_TORN;
+}
+
+/* How many frames of last time end before the copies first differ: they and all that holds for them is as it was. */
+static size_t count_same(const struct stack_tracker *tracker) {
+    enum { BLOCK_BYTES = 256 };
+    size_t common = tracker->copy_bytes < tracker->last_copy_bytes ? tracker->copy_bytes : tracker->last_copy_bytes;
+    size_t same_bytes = 0;
+    while (same_bytes + BLOCK_BYTES <= common &&
+           memcmp(tracker->copy + same_bytes, tracker->last_copy + same_bytes, BLOCK_BYTES) == 0)
+        same_bytes += BLOCK_BYTES;
+    while (same_bytes + 8 <= common &&
+           load_u64(tracker->copy + same_bytes) == load_u64(tracker->last_copy + same_bytes))
+        same_bytes += 8;
+    remote_addr limit = tracker->chunk + same_bytes;
+    size_t count = tracker->older_count;
+    while (count < tracker->count && tracker->frames[count].end != 0 && tracker->frames[count].end <= limit)
+        count++;
+    return count;
+}
+
+static void keep_copy(struct stack_tracker *tracker) {
+    uint8_t *copy = tracker->last_copy;
+    tracker->last_copy = tracker->copy;
+    tracker->copy = copy;
+    tracker->last_copy_bytes = tracker->copy_bytes;
+}
+
+static enum status attempt(struct stack_tracker *tracker, struct thread_state *thread) {
+    enum status status = read_at_once(tracker, thread);
+    if (status == STATUS_UNREADABLE && tracker->outside_count > 0) {
+        /* A generator that was there has gone, and its memory with it. */
+        tracker->outside_count = 0;
+        return STATUS_TORN;
+    }
+    TRY(status);
+    if (tracker->chunk != thread->datastack_chunk)
+        TRY(chunk_walk_older(tracker, thread));
+    size_t same = count_same(tracker);
+    TRY(chunk_walk(tracker, thread, same));
+    keep_copy(tracker);
+    return STATUS_OK;
+}
+
+enum status stack_tracker_look(struct stack_tracker *tracker, struct thread_state *thread, unsigned max_attempts) {
+    enum status status = STATUS_TORN;
+    if (!tracker->failed)
+        tracker->unchanged = tracker->count;
+    tracker->failed = true;
+    for (unsigned i = 0; i < max_attempts && (status == STATUS_TORN || status == STATUS_UNREADABLE); i++) {
+        if (status == STATUS_UNREADABLE || thread->datastack_chunk == 0)
+            TRY(thread_state_read(tracker->runtime, thread->address, thread));
+        if (thread->datastack_chunk == 0 || thread->frame == 0) {
+            stack_tracker_forget(tracker);
+            status = STATUS_OK;
+        } else {
+            status = attempt(tracker, thread);
+        }
+    }
+    tracker->failed = status != STATUS_OK;
+    return status;
+}

@@ -1,0 +1,234 @@
+"""Where a Python can be: in another program, without its files, twice in one process, in another namespace."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import harness
+import interpreters
+import pytest
+from harness import Target, assert_same_threads, dump, strobe
+
+NOBODY = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may do this")
+
+
+def prefix_of(python):
+    return Path(python.path).parent.parent
+
+
+def environment_of(python, *library_folders):
+    """What a copy of this interpreter's executable needs to find its libraries, binary and Python."""
+    prefix = prefix_of(python)
+    folders = [*library_folders, prefix / "lib", *(prefix / "lib").glob("*-linux-*")]
+    return {"PYTHONHOME": str(prefix), "LD_LIBRARY_PATH": ":".join(map(str, folders))}
+
+
+def library_of(python):
+    return next((prefix_of(python) / "lib").glob(f"libpython{python.version[0]}.{python.version[1]}*.so.1.0"))
+
+
+def copied(python, folder, name="program"):
+    """{what: path} of copies of the executable, under another name, and of its libpython if it has one."""
+    copies = {"executable": Path(shutil.copy2(python.path, folder / name))}
+    if python.shared:
+        copies["library"] = Path(shutil.copy2(library_of(python), folder))
+    return copies
+
+
+def assert_seen(python, target, *options):
+    assert_same_threads(python, target.said["threads"], dump(target, *options))
+
+
+def mapped_paths(pid):
+    return {line.split(None, 5)[5].rstrip("\n") for line in open(f"/proc/{pid}/maps") if len(line.split(None, 5)) > 5}
+
+
+def test_a_program_of_another_name(python, tmp_path):
+    copies = copied(python, tmp_path)
+    with Target(str(copies["executable"]), "threads.py", extra_env=environment_of(python, tmp_path)) as target:
+        assert set(map(str, copies.values())) <= mapped_paths(target.pid)
+        assert_seen(python, target)
+
+
+@pytest.mark.parametrize("options", [["-pie", "-fPIE"], ["-no-pie", "-fno-pie"]], ids=["pie", "no-pie"])
+def test_embedded(python, tmp_path, options):
+    if not python.shared:
+        pytest.skip("no libpython to link with")
+    library = library_of(python)
+    program = tmp_path / "application"
+    subprocess.run(
+        ["cc", *options, "-o", program, harness.TARGETS / "embed.c", library, f"-Wl,-rpath,{library.parent}"], check=True
+    )
+    assert interpreters.is_pie(program) == ("-pie" in options)
+    with Target(str(program), "threads.py", extra_env=environment_of(python)) as target:
+        assert_seen(python, target)
+
+
+@pytest.mark.parametrize("way", ["deleted", "replaced", "replaced_by_python"])
+def test_files_that_are_gone(python, tmp_path, way):
+    """Deleted, and replaced by something else or by another Python, while the program runs."""
+    copies = copied(python, tmp_path)
+    with Target(str(copies["executable"]), "threads.py", extra_env=environment_of(python, tmp_path)) as target:
+        for path in copies.values():
+            path.unlink()
+            if way == "replaced":
+                path.write_bytes(b"\x7fELF and nothing that makes sense" * 1000)
+            elif way == "replaced_by_python":
+                other = interpreters.supported()[0 if python.at_least(3, 12) else -1]
+                shutil.copy2(other.path, path)
+        assert [path for path in mapped_paths(target.pid) if path.endswith("(deleted)")]
+        assert_seen(python, target)
+
+
+def stripped(python, tmp_path):
+    copies = copied(python, tmp_path)
+    environment = environment_of(python, tmp_path)
+    for path in copies.values():
+        path.chmod(0o755)
+        subprocess.run(["strip", "-s", path], check=True)
+    if subprocess.run([copies["executable"], "-c", ""], env={**os.environ, **environment}, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("strip breaks this executable, whose segments patchelf has moved")
+    return copies, environment
+
+
+def test_stripped(python, tmp_path):
+    copies, environment = stripped(python, tmp_path)
+    with Target(str(copies["executable"]), "threads.py", extra_env=environment) as target:
+        assert_seen(python, target)
+
+
+def test_stripped_and_deleted(python, tmp_path):
+    """Nothing is left but memory."""
+    copies, environment = stripped(python, tmp_path)
+    with Target(str(copies["executable"]), "threads.py", extra_env=environment) as target:
+        for path in copies.values():
+            path.unlink()
+        assert_seen(python, target)
+
+
+def test_a_second_mapping(python, tmp_path):
+    copies = copied(python, tmp_path)
+    with Target(python, "second_mapping.py", *copies.values(), *([library_of(python)] if python.shared else [])) as target:
+        assert_seen(python, target)
+
+
+def test_virtual_environment(python, tmp_path):
+    subprocess.run(
+        [python.path, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True, env=environment_of_venv(python)
+    )
+    with Target(str(tmp_path / "venv" / "bin" / "python"), "threads.py") as target:
+        assert_seen(python, target)
+
+
+def environment_of_venv(python):
+    return {name: value for name, value in os.environ.items() if name != "PYTHONHOME"}
+
+
+def unshare(*arguments):
+    """The command that runs another in namespaces of its own, or a skip where that is not permitted."""
+    command = ["unshare", *arguments]
+    tried = subprocess.run([*command, "true"], stderr=subprocess.PIPE, text=True)
+    if tried.returncode != 0:
+        pytest.skip(f"{' '.join(command)}: {tried.stderr.strip()}")
+    return command
+
+
+def only_child(pid):
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+class InNamespace(Target):
+    """`command` runs the interpreter in the end: as itself, or as its child."""
+
+    def __init__(self, command, path, script, *arguments, is_child, **options):
+        self.prefix = command
+        super().__init__(command[0], script, options=[*command[1:], path], *arguments, **options)
+        if is_child:
+            self.pid = only_child(self.process.pid)
+
+
+def test_pid_namespace(python):
+    """Ids are shown as the process itself has them; the one given is ours."""
+    command = unshare("--pid", "--fork", "--kill-child", "--mount-proc")
+    with InNamespace(command, python.path, "threads.py", is_child=True) as target:
+        assert target.said["pid"] == 1 != target.pid
+        assert_seen(python, target)
+        assert_seen(python, target, "--blocking")
+
+
+@pytest.mark.parametrize("with_library", [False, True])
+def test_mount_namespace(python, tmp_path, with_library):
+    """The executable, or its library, lies in a file system that only the target has mounted."""
+    command = unshare("--mount")
+    if with_library and not python.shared:
+        pytest.skip("no libpython")
+    copies = copied(python, tmp_path)
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    script = (
+        f"mount -t tmpfs none {hidden} && cp {' '.join(map(str, copies.values()))} {hidden} &&"
+        f" exec {hidden}/program \"$@\""
+    )
+    # For the program only: a libc among its libraries need not suit the tools.
+    for name, value in environment_of(python, hidden if with_library else tmp_path).items():
+        script = script.replace("exec ", f"exec env {name}={value} ", 1)
+    with InNamespace(
+        [*command, "sh", "-c", script, "sh"][:-1],
+        "sh",
+        "threads.py",
+        is_child=False,
+    ) as target:
+        assert not list(hidden.iterdir())
+        assert f"{hidden}/program" in mapped_paths(target.pid)
+        assert_seen(python, target)
+
+
+@needs_root
+def test_another_root(python, tmp_path):
+    command = unshare("--mount")
+    script = f"mount --rbind / {tmp_path} && exec chroot {tmp_path} \"$@\""
+    with InNamespace([*command, "sh", "-c", script, "sh"], python.path, "threads.py", is_child=False) as target:
+        assert os.readlink(f"/proc/{target.pid}/root") == str(tmp_path)
+        assert_seen(python, target)
+        # Source lines are read where the target has them.
+        assert "return stop()" in strobe("dump", target.pid).stdout
+
+
+@needs_root
+def test_user_without_privileges(python, tmp_path_factory):
+    """strobe as the same user as the target, with no capability."""
+    if not can_run(python):
+        pytest.skip("the interpreter cannot be reached by every user")
+    with public_folder() as folder:
+        binary = harness.copy_for_everyone(harness.STROBE, folder)
+        shutil.copytree(harness.TARGETS, folder / "targets")
+        user = dict(user=NOBODY, group=NOBODY, extra_groups=[], cwd="/")
+        with Target(python, folder / "targets" / "threads.py", **user) as target:
+            result = strobe("dump", "--json", target.pid, binary=binary, **user)
+            if result.returncode == harness.NO_PERMISSION and "ptrace_scope" in result.stderr:
+                pytest.skip("ptrace_scope forbids it here")
+            assert_same_threads(python, target.said["threads"], result.json())
+            blocked = strobe("dump", "--json", "--blocking", target.pid, binary=binary, **user)
+            assert_same_threads(python, target.said["threads"], blocked.json())
+
+
+def can_run(python):
+    try:
+        subprocess.run([python.path, "-c", ""], user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", check=True)
+        return True
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+def public_folder():
+    import tempfile
+
+    class Folder(tempfile.TemporaryDirectory):
+        def __enter__(self):
+            path = Path(super().__enter__())
+            path.chmod(0o755)
+            return path
+
+    return Folder(prefix="strobe-", dir="/tmp")

@@ -1,0 +1,71 @@
+"""Threads: who they are, in children and in other interpreters, and whether they collect garbage."""
+
+import pytest
+from harness import Target, assert_same_threads, dump, strobe
+
+
+def test_threads_made_in_every_way(python):
+    with Target(python, "identities.py") as target:
+        assert len(target.said["threads"]) == 11
+        assert_same_threads(python, target.said["threads"], dump(target))
+
+
+@pytest.mark.parametrize("thread", ["main", "another"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "fork",
+        "fork_twice",
+        "fork_with_thread",
+        "multiprocessing_fork",
+        "multiprocessing_spawn",
+        "multiprocessing_forkserver",
+    ],
+)
+def test_child_process(python, way, thread):
+    with Target(python, "forking.py", way, thread) as target:
+        child = target.said
+        assert child["pid"] != target.pid
+        dumped = strobe("dump", "--json", child["pid"]).json()
+        assert dumped["pid"] == child["pid"]
+        assert_same_threads(python, child["threads"], dumped)
+
+
+@pytest.mark.parametrize("way", ["finaliser", "weak_callback", "start", "none"])
+def test_a_garbage_collection(python, way):
+    """The target says where it collects by what it is: the stop is in what a collection calls."""
+    with Target(python, "collecting.py", way) as target:
+        # Once it computes, it does not let the GIL go.
+        target.await_cpu_time(target.said["threads"][0]["native_id"], ticks=5)
+        dumped = dump(target)
+        told = target.said["threads"]
+    assert_same_threads(python, told, dumped)
+    assert [interpreter["collecting"] for interpreter in dumped["interpreters"]] == [way != "none"]
+    thread = dumped["threads"][0]
+    collecting = [frame["function"] for frame in thread["frames"] if frame.get("collecting")]
+    if python.at_least(3, 15):
+        assert thread["collecting"] == (way != "none")
+        assert collecting == (["triggers"] if way != "none" else [])
+    else:
+        # The thread is known by the GIL that it holds; where there is none, it is not known.
+        assert thread["collecting"] == (way != "none" and not python.free_threaded)
+        assert collecting == []
+
+
+def subinterpreter_modules(python):
+    if python.at_least(3, 14):
+        return ["_interpreters", "concurrent.interpreters"]
+    return ["_interpreters"] if python.at_least(3, 13) else ["_xxsubinterpreters"]
+
+
+@pytest.mark.parametrize("blocking", [[], ["--blocking"]], ids=["", "blocking"])
+def test_other_interpreters(python, blocking):
+    for module in subinterpreter_modules(python):
+        with Target(python, "subinterpreters.py", module, 3) as target:
+            dumped = dump(target, *blocking)
+            told = {"0": target.said["threads"], **target.said["interpreters"]}
+        assert {str(interpreter["id"]) for interpreter in dumped["interpreters"]} == set(told)
+        for number, threads in told.items():
+            seen = [thread for thread in dumped["threads"] if str(thread["interpreter"]) == number]
+            assert_same_threads(python, threads, {"threads": seen})
+        assert len(dumped["threads"]) == sum(map(len, told.values()))
