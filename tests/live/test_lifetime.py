@@ -68,7 +68,7 @@ def test_starting_up(python):
 
 def test_shutting_down(python):
     """Until the process is gone; the last answer is that it is gone."""
-    for options in (["--json"], ["--json", "--locals"], ["--json", "--blocking"]) * 2:
+    for options in (["--json"], ["--json", "--locals"], ["--json", "--blocking"]):
         with Target(python, "shutting_down.py") as target:
             target.send()
             deadline_s = time.monotonic() + harness.TIMEOUT_S
