@@ -77,7 +77,7 @@ enum status capture_writer_open_descriptor(int descriptor, const struct capture_
     buffer_init(&made->chunk, CAPTURE_CHUNK_MAX_BYTES);
     made->next_string = made->next_frame = made->next_stack = made->next_thread = 1;
     enum status status =
-        output_open(descriptor, made->options.compression_level, made->options.in_background, &made->output, error);
+        chunk_file_open(descriptor, made->options.compression_level, made->options.in_background, &made->file, error);
     if (status == STATUS_OK)
         *writer = made;
     else
@@ -97,7 +97,7 @@ enum status capture_writer_open(const char *path, const struct capture_writer_op
 void capture_writer_abandon(struct capture_writer *writer) {
     if (writer == NULL)
         return;
-    output_close(writer->output);
+    chunk_file_close(writer->file);
     buffer_release(&writer->chunk);
     digest_map_release(&writer->strings);
     digest_map_release(&writer->frames);
@@ -106,9 +106,9 @@ void capture_writer_abandon(struct capture_writer *writer) {
     free(writer);
 }
 
-static enum status await_output(struct capture_writer *writer) {
-    enum status status = output_wait(writer->output);
-    return status == STATUS_OK ? STATUS_OK : writer_fail(writer, status, "%s", output_complaint(writer->output));
+static enum status await_file(struct capture_writer *writer) {
+    enum status status = chunk_file_wait(writer->file);
+    return status == STATUS_OK ? STATUS_OK : writer_fail(writer, status, "%s", chunk_file_complaint(writer->file));
 }
 
 static enum status write_end(struct capture_writer *writer) {
@@ -117,7 +117,7 @@ static enum status write_end(struct capture_writer *writer) {
     size_bytes += varint_put(body + size_bytes, writer->sample_count);
     TRY(writer_append_record(writer, CAPTURE_RECORD_END, body, size_bytes));
     TRY(writer_write_chunk(writer));
-    return await_output(writer);
+    return await_file(writer);
 }
 
 enum status capture_writer_close(struct capture_writer *writer, struct error *error) {
@@ -175,9 +175,9 @@ enum status writer_write_chunk(struct capture_writer *writer) {
         return writer->error.status;
     if (!writer->chunk_open)
         return STATUS_OK;
-    enum status status = output_write(writer->output, &writer->chunk, writer->epoch);
+    enum status status = chunk_file_write(writer->file, &writer->chunk, writer->epoch);
     if (status != STATUS_OK)
-        return writer_fail(writer, status, "%s", output_complaint(writer->output));
+        return writer_fail(writer, status, "%s", chunk_file_complaint(writer->file));
     writer->chunk_open = false;
     writer->chunk_count++;
     return STATUS_OK;
@@ -213,7 +213,7 @@ enum status writer_settle(struct capture_writer *writer, uint64_t now_ns) {
 enum status capture_writer_flush(struct capture_writer *writer, uint64_t now_ns) {
     if (now_ns == UINT64_MAX) {
         TRY(writer_write_chunk(writer));
-        return await_output(writer);
+        return await_file(writer);
     }
     return writer->error.status != STATUS_OK ? writer->error.status : writer_settle(writer, now_ns);
 }
@@ -227,5 +227,5 @@ const struct error *capture_writer_error(const struct capture_writer *writer) {
 }
 
 uint64_t capture_writer_size_bytes(const struct capture_writer *writer) {
-    return output_size_bytes(writer->output);
+    return chunk_file_size_bytes(writer->file);
 }

@@ -5,8 +5,8 @@
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "base/map.h"
+#include "capture/chunk_file.h"
 #include "capture/format.h"
-#include "capture/output.h"
 #include "capture/writer.h"
 
 /* A record that is written again at the start of each epoch, so that an epoch can be read without the one before. */
@@ -36,7 +36,7 @@ struct writer_thread {
 };
 
 struct capture_writer {
-    struct output *output;
+    struct chunk_file *file;
     struct capture_writer_options options;
     struct error error; /* final once set */
 
