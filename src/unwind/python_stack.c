@@ -142,12 +142,18 @@ static enum status add_tracked(struct stack_reader *reader, struct python_stack 
     return STATUS_OK;
 }
 
-/* 3.11+: as a sampler looks, each caller held against its callee. */
+/* 3.11+: as a sampler looks, each caller held against its callee. A sampler takes a stack whose end has moved by the
+ * time that the thread state was read; here there is time to wait for one that has not, and a frame that is not
+ * understood must not look like the end. */
 static enum status attempt_tracked(struct stack_reader *reader, struct thread_state *thread,
                                    struct python_stack *stack) {
+    const struct stack_tracker *tracker = &reader->tracker;
     stack->count = 0;
     stack_tracker_forget(&reader->tracker);
     TRY(stack_tracker_look(&reader->tracker, thread, 1));
+    remote_addr innermost = tracker->count > 0 ? tracker->frames[tracker->count - 1].address : 0;
+    if (innermost != thread->frame)
+        return STATUS_TORN;
     TRY(take_copy(reader));
     TRY(add_tracked(reader, stack));
     stack->consistent = true;
@@ -182,8 +188,6 @@ enum status python_stack_read(struct stack_reader *reader, struct thread_state *
                 return status;
         } else {
             TRY(attempt_linked(reader, thread, stack));
-            /* What the tracker could not vouch for is shown, but not vouched for. */
-            stack->consistent = stack->consistent && !tracked;
         }
         if (reader->budget != NULL && reader->budget->exhausted)
             break;
