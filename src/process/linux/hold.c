@@ -23,7 +23,7 @@ enum {
     STATUS_LIMIT_BYTES = 1 << 21,
     YIELDS_BEFORE_SLEEP = 16,
     SLEEP_FIRST_NS = 20 * 1000,
-    SLEEP_MAX_NS = 1000 * 1000,
+    SLEEP_MAX_NS = 250 * 1000,
 };
 
 int64_t held_now_ns(void) {
@@ -38,7 +38,7 @@ void held_wait_a_little(int turn) {
         return;
     }
     int doublings = turn - YIELDS_BEFORE_SLEEP;
-    long pause_ns = doublings < 6 ? (long)SLEEP_FIRST_NS << doublings : SLEEP_MAX_NS;
+    long pause_ns = doublings < 4 ? (long)SLEEP_FIRST_NS << doublings : SLEEP_MAX_NS;
     (void)nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
 }
 
