@@ -161,6 +161,9 @@ static void follow_a_command(struct process_events *events) {
     struct process_event first = await_event(events), second = await_event(events);
     assert_int_equal(first.kind, PROCESS_FORKED);
     assert_int_equal(second.kind, PROCESS_FORKED);
+    /* They are told of before fork(2) has returned to who writes this down. */
+    while (shared->grandchildren[0] == 0 || shared->children[0] == 0)
+        (void)usleep(1000);
     pid_t between = shared->grandchildren[0], command = shared->children[0];
     assert_int_equal(first.pid, between);
     assert_int_equal(second.pid, command);
