@@ -168,8 +168,8 @@ enum status process_open(pid_t pid, struct process **result, struct error *error
 void process_free(struct process *process) {
     if (process == NULL)
         return;
-    process_resume(process);
-    free(process->paused);
+    process_let_go(process);
+    free(process->held);
     live_memory_close(&process->memory);
     close_directory(process);
     free(process->command);
