@@ -35,7 +35,10 @@ struct linked_tracker {
     size_t head_capacity;
     uint32_t free_head; /* list of free slots, one higher; 0 is none */
     struct map by_address;
-    uint32_t *order; /* of reading: the last stack's, innermost first, then others, those used last first */
+    struct map contexts; /* what was called from what was called from what, for certain */
+    uint32_t *order;     /* of reading */
+    size_t shifty_count; /* so many of the order are such that their caller changes */
+    bool order_stale;
     size_t order_count;
     size_t order_capacity;
     uint32_t *chain; /* of this look, innermost first */
@@ -44,7 +47,8 @@ struct linked_tracker {
     struct memory_piece *pieces;
     size_t piece_capacity;
     uint8_t thread_bytes[THREAD_STATE_MAX_BYTES];
-    remote_addr frame_after; /* the innermost frame when all had been read */
+    remote_addr frame_meanwhile; /* the innermost frame when the shifty ones had been read */
+    remote_addr frame_after;     /* the innermost frame when all had been read */
 };
 
 /* Whether stacks of this runtime are such: those of 3.8 to 3.10. */
