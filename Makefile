@@ -2,8 +2,8 @@
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 PYTEST_ARGS ?=
-# Both folders by name: pytest prints the list of interpreters only when it knows tests/live from the start.
-PYTEST = .venv/bin/python -m pytest -c tests/pytest.ini tests/live tests/tools
+# The folders by name: pytest prints the list of interpreters only when it knows tests/live from the start.
+PYTEST = .venv/bin/python -m pytest -c tests/pytest.ini tests/live tests/export tests/tools
 
 .PHONY: all demo test lint sanitize fuzz bench install clean
 all: build/build.ninja

@@ -80,6 +80,9 @@ static void put_colour(FILE *stream, const struct profile_frame *frame) {
 /* The first characters of a name, as many as fit. */
 static size_t fitting_bytes(const char *name, double width) {
     size_t room = width > 12 ? (size_t)((width - 6) * 10 / CHARACTER_WIDTH_TENTHS) : 0;
+    /* The last place is for what says that there is more. */
+    if (room > 0 && strlen(name) > room)
+        room--;
     size_t bytes = 0;
     for (size_t characters = 0; name[bytes] != '\0' && characters < room; characters++) {
         bytes++;
@@ -120,7 +123,7 @@ static void put_node(struct writer *writer, const struct flame_node *node, doubl
         put_hundredths(stream, left + 3);
         fprintf(stream, "\" y=\"%u\">", top + ROW - 6);
         put_text(stream, name, fits);
-        fputs("</text>", stream);
+        fputs(name[fits] != '\0' ? "…</text>" : "</text>", stream);
     }
     fputs("</g>\n", stream);
 }
@@ -192,7 +195,7 @@ static enum status put_head(struct writer *writer, unsigned height) {
 }
 
 static enum status put_picture(struct writer *writer) {
-    static double lefts[MAX_ROWS + 2];
+    double lefts[MAX_ROWS + 2];
     bool empty = writer->tree.nodes[0].total == 0;
     unsigned rows = empty ? 1 : rows_of(writer);
     TRY(put_head(writer, HEAD + rows * ROW + MARGIN));

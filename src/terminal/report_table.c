@@ -60,11 +60,7 @@ static enum status style(struct table *table, const char *code) {
 }
 
 static void put_row(struct table *table) {
-    const struct buffer *row = &table->row;
-    size_t size = row->size_bytes;
-    while (size > 0 && row->data[size - 1] == ' ')
-        size--;
-    (void)fwrite(buffer_text(row), 1, size, table->stream);
+    (void)fwrite(buffer_text(&table->row), 1, table->row.size_bytes, table->stream);
     putc('\n', table->stream);
     buffer_clear(&table->row);
 }
@@ -239,10 +235,11 @@ static enum status put_line(struct table *table, const struct attribute_row *row
     TRY(append_figures(table, row->self, row->total));
     TRY(style(table, "2"));
     if (row->line > 0)
-        TRY(buffer_append_format(&table->row, " %*" PRId32 " ", LINE_WIDTH - 1, row->line));
+        TRY(buffer_append_format(&table->row, " %*" PRId32, LINE_WIDTH - 1, row->line));
     else
-        TRY(buffer_append_format(&table->row, " %*s ", LINE_WIDTH - 1, "?"));
+        TRY(buffer_append_format(&table->row, " %*s", LINE_WIDTH - 1, "?"));
     TRY(style(table, "0"));
+    TRY(buffer_append_char(&table->row, ' '));
     TRY(append_source(table, row, text_width(table, width_before_text(table) + LINE_WIDTH + 1)));
     put_row(table);
     return STATUS_OK;

@@ -23,7 +23,7 @@ class FunctionView {
     head.replaceChildren(
       column("self", "self", "figure"), element("span", "figure share"),
       column("total", "total", "figure"), element("span", "figure share"), element("span", "meter"),
-      column("name", "function", ""), column("where", "where", ""));
+      column("name", "function", "what"), column("where", "where", "where"));
   }
 
   setWeights(weights, unit) {
@@ -85,10 +85,11 @@ class FunctionView {
       bar.style.width = `${(100 * amount) / whole}%`;
       meter.append(bar);
     }
-    name.title = "Show in the source";
+    name.title = `${this.model.functionNames[row.number]}\nShow in the source`;
     name.addEventListener("click", () => this.onOpen(row.number));
+    const self = row.self > 0 ? [format.amount(row.self, this.unit), format.percent(row.self, whole)] : ["", ""];
     return element("div", "row function",
-      element("span", "figure", format.amount(row.self, this.unit)), element("span", "figure share", format.percent(row.self, whole)),
+      element("span", "figure", self[0]), element("span", "figure share", self[1]),
       element("span", "figure", format.amount(row.total, this.unit)), element("span", "figure share", format.percent(row.total, whole)),
       meter, name, element("span", "where", this.#where(row.number)));
   }

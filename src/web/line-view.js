@@ -19,7 +19,7 @@ class LineView {
     const titles = ["self", "", "total", ""];
     const head = document.getElementById("line-columns");
     const made = titles.map((title, i) => element("span", i % 2 ? "figure share" : "figure", title));
-    head.replaceChildren(...made, element("span", "meter"), element("span", "number", "line"));
+    head.replaceChildren(...made, element("span", "meter"), element("span", "number", "line"), element("span", "code", "source"));
   }
 
   /** weights: of the measure and thread that are chosen. */

@@ -79,10 +79,15 @@ def small(file, mode="wall"):
     }
 
 
+# Arranges text anew where it is shown, or ends a line: not for a terminal either.
+REARRANGING = {0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)}
+
+
 def shown(thing):
-    """A description as strobe shows its texts: control characters as \\xNN, so that none reaches a terminal."""
+    """A description as strobe shows its texts: what could upset a terminal as \\xNN, byte by byte."""
     if isinstance(thing, str):
-        return "".join(f"\\x{ord(c):02x}" if ord(c) < 32 or ord(c) == 127 else c for c in thing)
+        unsafe = lambda c: ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or ord(c) in REARRANGING
+        return "".join("".join(f"\\x{b:02x}" for b in c.encode()) if unsafe(c) else c for c in thing)
     if isinstance(thing, dict):
         return {key: shown(value) for key, value in thing.items()}
     return [shown(item) for item in thing] if isinstance(thing, list) else thing

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 import pytest
 
 import descriptions
-from conftest import CONSUMERS, HERE, function_of, make, name_of, need, node, python_module
+from reports import CONSUMERS, HERE, function_of, make, name_of, need, node, python_module
 
 ROOT = HERE.parent.parent
 NS = 1e9
@@ -296,12 +296,14 @@ class FirefoxProfiler:
         return json.loads(finished.stdout)
 
     def __enter__(self):
+        # Asked earlier, its answer may never come.
         deadline = time.monotonic() + 60
-        while self.run("status").returncode != 0:
+        while not os.path.exists(os.path.join(self.folder, "strobe.sock")):
             if self.daemon.poll() is not None or time.monotonic() > deadline:
                 output = open(self.log.name).read()[-2000:]
                 self.__exit__()
                 pytest.fail(output)
+            time.sleep(0.05)
         return self
 
     def __exit__(self, *_):

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 import descriptions
-from conftest import make, name_of, node
+from reports import make, name_of, node
 
 
 @pytest.fixture(scope="module")
