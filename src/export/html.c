@@ -76,22 +76,21 @@ static void put_facts(struct writer *writer) {
     const struct profile *profile = writer->profile;
     const struct profile_process *process = &profile->processes[0];
     struct json_stream *json = &writer->json;
-    char version[NAME_VERSION_BYTES + sizeof ", free-threaded"];
+    char version[NAME_VERSION_BYTES];
     char time[NAME_TIME_BYTES];
+    char figure[64];
     json_stream_open_key(json, "facts", '{');
     if (profile->process_count > 0) {
         name_format_version(process->python_version, version);
-        if (version[0] != '\0' && process->free_threaded)
-            strcat(version, ", free-threaded");
+        snprintf(figure, sizeof figure, "%s%s", version, process->free_threaded ? ", free-threaded" : "");
         if (version[0] != '\0')
-            json_stream_key_text(json, "Python", version);
+            json_stream_key_text(json, "Python", figure);
         json_stream_key_integer(json, "process", process->pid);
         if (profile->process_count > 1)
             json_stream_key_integer(json, "processes", (int64_t)profile->process_count);
         name_format_time(process->start_unix_ns, time);
         json_stream_key_text(json, "start", time);
     }
-    char figure[48];
     snprintf(figure, sizeof figure, "%" PRIu64 ".%" PRIu64 " s", profile->elapsed_ns / 1000000000,
              profile->elapsed_ns % 1000000000 / 100000000);
     json_stream_key_text(json, "sampled for", figure);
