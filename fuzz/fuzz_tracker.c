@@ -18,9 +18,9 @@ enum {
 };
 
 static void check_frames(const struct stack_tracker *tracker) {
-    require(tracker->unchanged <= tracker->count);
-    for (size_t i = 0; i < tracker->count; i++) {
-        const struct tracked_frame *frame = &tracker->frames[i];
+    require(tracker->stack.unchanged <= tracker->stack.count);
+    for (size_t i = 0; i < tracker->stack.count; i++) {
+        const struct tracked_frame *frame = &tracker->stack.frames[i];
         require(!frame->shown || frame->code != NULL);
         require(frame->code == NULL || frame->instruction_bytes <= (int64_t)frame->code->bytecode_bytes);
     }

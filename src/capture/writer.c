@@ -14,11 +14,11 @@
 static const struct capture_writer_options DEFAULTS = {
     .tick_ns = 1000,
     .flush_period_ns = 1000000000,
-    .chunk_bytes = 256 << 10,
+    .chunk_bytes = 64 << 10,
     .max_strings = 1 << 16,
     .max_frames = 1 << 16,
     .max_stacks = 1 << 18,
-    .compression_level = 3,
+    .compression_level = 1,
 };
 
 uint64_t capture_tick_ns(double rate_hz) {
@@ -51,30 +51,6 @@ static enum status no_memory(struct capture_writer *writer) {
     return writer_fail(writer, STATUS_FAILED, "cannot write the capture: out of memory");
 }
 
-/* All of it, or the file is cut back to what it was, so that it ends with a whole chunk. */
-static enum status write_bytes(struct capture_writer *writer, const void *bytes, size_t size_bytes) {
-    for (size_t done_bytes = 0; done_bytes < size_bytes;) {
-        ssize_t written = write(writer->descriptor, (const char *)bytes + done_bytes, size_bytes - done_bytes);
-        if (written > 0) {
-            done_bytes += (size_t)written;
-        } else if (written == 0 || errno != EINTR) {
-            int reason = written == 0 ? ENOSPC : errno;
-            (void)ftruncate(writer->descriptor, (off_t)writer->size_bytes); // NOLINT: nothing more can be done
-            return writer_fail(writer, STATUS_FAILED, "cannot write the capture: %s", strerror(reason));
-        }
-    }
-    writer->size_bytes += size_bytes;
-    return STATUS_OK;
-}
-
-static enum status write_file_header(struct capture_writer *writer) {
-    uint8_t header[CAPTURE_FILE_HEADER_BYTES] = {0};
-    uint16_t version[] = {CAPTURE_MAJOR, CAPTURE_MINOR};
-    memcpy(header, CAPTURE_FILE_MAGIC, CAPTURE_FILE_MAGIC_BYTES);
-    memcpy(header + CAPTURE_FILE_MAGIC_BYTES, version, sizeof version);
-    return write_bytes(writer, header, sizeof header);
-}
-
 static void fill_defaults(struct capture_writer_options *options) {
     options->tick_ns = options->tick_ns > 0 ? options->tick_ns : DEFAULTS.tick_ns;
     options->flush_period_ns = options->flush_period_ns > 0 ? options->flush_period_ns : DEFAULTS.flush_period_ns;
@@ -95,22 +71,18 @@ enum status capture_writer_open_descriptor(int descriptor, const struct capture_
         (void)close(descriptor);
         return error_set(error, STATUS_FAILED, "cannot write the capture: out of memory");
     }
-    made->descriptor = descriptor;
     if (options != NULL)
         made->options = *options;
     fill_defaults(&made->options);
     buffer_init(&made->chunk, CAPTURE_CHUNK_MAX_BYTES);
-    buffer_init(&made->stored, CAPTURE_CHUNK_HEADER_BYTES + ZSTD_COMPRESSBOUND((size_t)CAPTURE_CHUNK_MAX_BYTES));
     made->next_string = made->next_frame = made->next_stack = made->next_thread = 1;
-    made->compressor = ZSTD_createCCtx();
-    enum status status = made->compressor != NULL ? write_file_header(made) : no_memory(made);
-    if (status != STATUS_OK) {
-        (void)error_set(error, status, "%s", made->error.text);
+    enum status status =
+        chunk_file_open(descriptor, made->options.compression_level, made->options.in_background, &made->file, error);
+    if (status == STATUS_OK)
+        *writer = made;
+    else
         capture_writer_abandon(made);
-        return status;
-    }
-    *writer = made;
-    return STATUS_OK;
+    return status;
 }
 
 enum status capture_writer_open(const char *path, const struct capture_writer_options *options,
@@ -125,10 +97,8 @@ enum status capture_writer_open(const char *path, const struct capture_writer_op
 void capture_writer_abandon(struct capture_writer *writer) {
     if (writer == NULL)
         return;
-    (void)close(writer->descriptor);
-    (void)ZSTD_freeCCtx(writer->compressor);
+    chunk_file_close(writer->file);
     buffer_release(&writer->chunk);
-    buffer_release(&writer->stored);
     digest_map_release(&writer->strings);
     digest_map_release(&writer->frames);
     digest_map_release(&writer->stacks);
@@ -136,12 +106,18 @@ void capture_writer_abandon(struct capture_writer *writer) {
     free(writer);
 }
 
+static enum status await_file(struct capture_writer *writer) {
+    enum status status = chunk_file_wait(writer->file);
+    return status == STATUS_OK ? STATUS_OK : writer_fail(writer, status, "%s", chunk_file_complaint(writer->file));
+}
+
 static enum status write_end(struct capture_writer *writer) {
     uint8_t body[2 * VARINT_MAX_BYTES];
     size_t size_bytes = varint_put(body, writer->last_ns);
     size_bytes += varint_put(body + size_bytes, writer->sample_count);
     TRY(writer_append_record(writer, CAPTURE_RECORD_END, body, size_bytes));
-    return writer_write_chunk(writer);
+    TRY(writer_write_chunk(writer));
+    return await_file(writer);
 }
 
 enum status capture_writer_close(struct capture_writer *writer, struct error *error) {
@@ -194,51 +170,16 @@ enum status writer_append_record(struct capture_writer *writer, enum capture_rec
     return append_typed(writer, type, body, size_bytes);
 }
 
-/* Compresses the chunk's payload behind the place of its header. */
-static enum status store_payload(struct capture_writer *writer, uint8_t *flags, size_t *stored_bytes) {
-    size_t raw_bytes = writer->chunk.size_bytes;
-    void *room = NULL;
-    buffer_clear(&writer->stored);
-    if (buffer_extend(&writer->stored, CAPTURE_CHUNK_HEADER_BYTES + ZSTD_compressBound(raw_bytes), &room) != STATUS_OK)
-        return no_memory(writer);
-    uint8_t *payload = (uint8_t *)room + CAPTURE_CHUNK_HEADER_BYTES;
-    *stored_bytes = ZSTD_compressCCtx(writer->compressor, payload, ZSTD_compressBound(raw_bytes), writer->chunk.data,
-                                      raw_bytes, writer->options.compression_level);
-    *flags = CAPTURE_CHUNK_ZSTD;
-    /* What does not shrink is stored as it is, and so is everything when zstd has no memory. */
-    if (ZSTD_isError(*stored_bytes) || *stored_bytes >= raw_bytes) {
-        memcpy(payload, writer->chunk.data, raw_bytes);
-        *stored_bytes = raw_bytes;
-        *flags = 0;
-    }
-    return STATUS_OK;
-}
-
-static void fill_chunk_header(const struct capture_writer *writer, uint8_t flags, size_t stored_bytes, uint8_t *bytes) {
-    const uint32_t numbers[] = {writer->sequence, (uint32_t)writer->chunk.size_bytes, (uint32_t)stored_bytes,
-                                writer->epoch};
-    memset(bytes, 0, CAPTURE_CHUNK_HEADER_BYTES);
-    memcpy(bytes, CAPTURE_CHUNK_MAGIC, CAPTURE_CHUNK_MAGIC_BYTES);
-    bytes[4] = CAPTURE_CHUNK_RECORDS;
-    bytes[5] = flags;
-    memcpy(bytes + 8, numbers, sizeof numbers);
-    uint64_t checksum = capture_checksum(bytes, stored_bytes);
-    memcpy(bytes + CAPTURE_CHECKSUM_OFFSET, &checksum, sizeof checksum);
-}
-
 enum status writer_write_chunk(struct capture_writer *writer) {
     if (writer->error.status != STATUS_OK)
         return writer->error.status;
     if (!writer->chunk_open)
         return STATUS_OK;
-    uint8_t flags = 0;
-    size_t stored_bytes = 0;
-    TRY(store_payload(writer, &flags, &stored_bytes));
-    fill_chunk_header(writer, flags, stored_bytes, (uint8_t *)writer->stored.data);
-    TRY(write_bytes(writer, writer->stored.data, CAPTURE_CHUNK_HEADER_BYTES + stored_bytes));
-    buffer_clear(&writer->chunk);
+    enum status status = chunk_file_write(writer->file, &writer->chunk, writer->epoch);
+    if (status != STATUS_OK)
+        return writer_fail(writer, status, "%s", chunk_file_complaint(writer->file));
     writer->chunk_open = false;
-    writer->sequence++;
+    writer->chunk_count++;
     return STATUS_OK;
 }
 
@@ -270,8 +211,10 @@ enum status writer_settle(struct capture_writer *writer, uint64_t now_ns) {
 }
 
 enum status capture_writer_flush(struct capture_writer *writer, uint64_t now_ns) {
-    if (now_ns == UINT64_MAX)
-        return writer_write_chunk(writer);
+    if (now_ns == UINT64_MAX) {
+        TRY(writer_write_chunk(writer));
+        return await_file(writer);
+    }
     return writer->error.status != STATUS_OK ? writer->error.status : writer_settle(writer, now_ns);
 }
 
@@ -284,5 +227,5 @@ const struct error *capture_writer_error(const struct capture_writer *writer) {
 }
 
 uint64_t capture_writer_size_bytes(const struct capture_writer *writer) {
-    return writer->size_bytes;
+    return chunk_file_size_bytes(writer->file);
 }

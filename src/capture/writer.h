@@ -25,11 +25,12 @@ struct capture_writer;
 struct capture_writer_options {
     uint64_t tick_ns;         /* the resolution of times and weights (sums stay exact to a tick); see capture_tick_ns */
     uint64_t flush_period_ns; /* the longest that samples stay unwritten: 1 s */
-    size_t chunk_bytes;       /* a chunk is written when it has grown to this before: 256 KiB */
+    size_t chunk_bytes;       /* a chunk is written when it has grown to this before: 64 KiB */
     uint32_t max_strings;     /* of an epoch: 1 << 16 */
     uint32_t max_frames;      /* 1 << 16 */
     uint32_t max_stacks;      /* 1 << 18 */
-    int compression_level;    /* zstd's: 3 */
+    int compression_level;    /* zstd's: 1 */
+    bool in_background; /* compress and write in a thread, which takes no signals, so that samples need not wait */
 };
 
 /* A resolution that suits a rate: fine enough to be of no consequence, coarse enough that jitter does not fill the
@@ -44,11 +45,12 @@ enum status capture_writer_open_descriptor(int descriptor, const struct capture_
                                            struct capture_writer **writer, struct error *error) MUST_USE;
 /* Writes what is left and the mark of a whole capture, and frees the writer in any case. NULL is fine. */
 enum status capture_writer_close(struct capture_writer *writer, struct error *error) MUST_USE;
-/* Frees the writer and writes nothing more: for a forked child. NULL is fine. */
+/* Frees the writer and writes nothing more than it has begun to; also in a forked child. NULL is fine. */
 void capture_writer_abandon(struct capture_writer *writer);
 
 /* Writes what is buffered. `now_ns` is CLOCK_MONOTONIC: does nothing until the flush period is over; UINT64_MAX
- * always writes. Samples themselves call it too, with their time; a loop that may stay without samples calls it. */
+ * always writes, and waits until it is done. Samples themselves call it too, with their time; a loop that may stay
+ * without samples calls it. */
 enum status capture_writer_flush(struct capture_writer *writer, uint64_t now_ns) MUST_USE;
 uint32_t capture_writer_epoch(const struct capture_writer *writer);
 /* Voids all ids of strings, frames and stacks now. */

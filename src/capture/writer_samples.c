@@ -87,10 +87,10 @@ enum status capture_write_sample(struct capture_writer *writer, const struct cap
     struct writer_thread *thread = writer_find_thread(writer, sample->thread);
     if (thread == NULL || sample->stack >= writer->next_stack)
         return STATUS_NOT_FOUND;
-    if (thread->chunk_sequence != writer->sequence) {
+    if (thread->chunk != writer->chunk_count) {
         thread->in_chunk = false;
         thread->next_thread = 0;
-        thread->chunk_sequence = writer->sequence;
+        thread->chunk = writer->chunk_count;
     }
     size_t size_bytes = encode_sample(writer, thread, sample, bytes);
     if (buffer_append(&writer->chunk, bytes, size_bytes) != STATUS_OK)

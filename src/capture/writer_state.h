@@ -5,10 +5,9 @@
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "base/map.h"
+#include "capture/chunk_file.h"
 #include "capture/format.h"
 #include "capture/writer.h"
-
-#include <zstd.h>
 
 /* A record that is written again at the start of each epoch, so that an epoch can be read without the one before. */
 struct kept_record {
@@ -26,9 +25,9 @@ struct writer_thread {
     uint32_t id;
     uint32_t process;
     struct kept_record record;
-    /* What the reader knows of it, valid in the chunk of this sequence number only. */
+    /* What the reader knows of it, valid in the chunk of this number only. */
     bool in_chunk;
-    uint32_t chunk_sequence;
+    uint64_t chunk;
     uint32_t stack;
     uint8_t state;
     uint64_t tick;
@@ -37,18 +36,15 @@ struct writer_thread {
 };
 
 struct capture_writer {
-    int descriptor;
+    struct chunk_file *file;
     struct capture_writer_options options;
     struct error error; /* final once set */
-    uint64_t size_bytes;
 
     uint32_t epoch;
-    uint32_t sequence; /* of the chunk being filled */
+    uint64_t chunk_count; /* before the one being filled */
     struct buffer chunk;
     bool chunk_open;           /* the chunk has begun, with its base record */
     uint64_t chunk_started_ns; /* by the samples' time; 0: not known yet */
-    ZSTD_CCtx *compressor;
-    struct buffer stored; /* header and compressed payload */
 
     struct digest_map strings, frames, stacks;
     uint32_t next_string, next_frame, next_stack;

@@ -180,7 +180,7 @@ static enum status record(struct process *process, const struct attach_options *
         [SAMPLING_WALL] = CAPTURE_MODE_WALL, [SAMPLING_CPU] = CAPTURE_MODE_CPU, [SAMPLING_GIL] = CAPTURE_MODE_GIL};
     struct recorder_options how = {options->sampler.rate_hz, modes[options->sampler.target.mode],
                                    CAPTURE_ORIGIN_ATTACH};
-    struct capture_writer_options writing = {.tick_ns = capture_tick_ns(how.rate_hz)};
+    struct capture_writer_options writing = {.tick_ns = capture_tick_ns(how.rate_hz), .in_background = true};
     struct capture_writer *writer = NULL;
     TRY(capture_writer_open(path, &writing, &writer, error));
     struct recorder *recorder = recorder_new(writer, &how);

@@ -213,14 +213,50 @@ static bool note_steps(const struct opcode *table, uint8_t *steps, const uint8_t
     return true;
 }
 
+/* The same for 3.8 to 3.10, which have no caches: what is hidden hides nothing else. The last instruction (f_lasti) of
+ * a frame whose instruction has EXTENDED_ARG prefixes is the first of these (Python/ceval.c 3.10): they are what they
+ * prefix. */
+static void note_object_steps(const struct opcode *table, uint8_t *steps, const uint8_t *bytecode, size_t units) {
+    enum { EXTENDED_ARG = 144 };
+    for (size_t i = units; i-- > 0;) {
+        uint8_t opcode = bytecode[i * CODE_UNIT_BYTES];
+        if (opcode == EXTENDED_ARG && i + 1 < units)
+            steps[i] = steps[i + 1];
+        else
+            steps[i] = table[opcode].family == OPCODE_INVALID ? OPCODE_HIDDEN : table[opcode].family;
+    }
+}
+
+/* The address of the bytecode, which is a bytes object of its own up to 3.10. */
+static enum status find_bytecode(struct code_cache *cache, const struct code *code, remote_addr *address) {
+    const struct layout *layout = &cache->runtime->layout;
+    *address = code->bytecode;
+    if (code->bytecode != 0)
+        return STATUS_OK;
+    TRY(memory_read_u64(cache->runtime->objects, code->address + layout->code.co_code, address));
+    *address += layout->bytes.ob_sval;
+    return STATUS_OK;
+}
+
+static bool read_steps_into(struct code_cache *cache, const struct code *code, uint8_t *bytecode, uint8_t *steps) {
+    const struct opcode *table = opcode_table((uint32_t)layout_minor(&cache->runtime->layout));
+    size_t units = code->bytecode_bytes / CODE_UNIT_BYTES;
+    remote_addr address = 0;
+    if (find_bytecode(cache, code, &address) != STATUS_OK ||
+        memory_read(cache->runtime->objects, address, bytecode, code->bytecode_bytes) != STATUS_OK)
+        return false;
+    if (code->bytecode != 0)
+        return note_steps(table, steps, bytecode, units);
+    note_object_steps(table, steps, bytecode, units);
+    return true;
+}
+
 static void read_steps(struct code_cache *cache, struct code *code) {
     size_t units = code->bytecode_bytes / CODE_UNIT_BYTES;
     code->steps_known = true;
     uint8_t *bytecode = malloc(code->bytecode_bytes + 1);
     uint8_t *steps = arena_take(&cache->arena, units + 1);
-    if (bytecode != NULL && steps != NULL && code->bytecode != 0 &&
-        memory_read(cache->runtime->objects, code->bytecode, bytecode, code->bytecode_bytes) == STATUS_OK &&
-        note_steps(opcode_table((uint32_t)layout_minor(&cache->runtime->layout)), steps, bytecode, units))
+    if (bytecode != NULL && steps != NULL && read_steps_into(cache, code, bytecode, steps))
         code->steps = steps;
     cache->size_bytes += units;
     free(bytecode);

@@ -18,8 +18,10 @@ static uint64_t lasti_bytes(const struct layout *layout, int32_t lasti) {
 }
 
 size_t frame_head_size(const struct layout *layout) {
+    const struct layout_frame_object *fields = &layout->frame_object;
+    /* Its block stack is not needed, and as large again twice. */
     if (layout_has(layout->thread.frame))
-        return layout->frame_object.f_localsplus;
+        return (layout_has(fields->f_state) ? fields->f_state : fields->f_executing) + sizeof(char);
     return layout->frame.localsplus;
 }
 

@@ -92,9 +92,22 @@ void system_threads_release(struct system_threads *threads);
 
 /* Stops all threads (seized, never with a signal the target could see) until process_resume. If strobe dies meanwhile,
  * the kernel lets them go. Threads born during the stop are stopped too. A thread blocked in the kernel (state D) may
- * be left as it is. While paused, process_read_threads gives the states from before. STATUS_PERMISSION also when
- * another process traces it. Both functions are to be called from the same thread: ptrace belongs to a thread. */
+ * be left as it is. While paused, process_read_threads gives the states from before, unless the process is held: then
+ * ask before. STATUS_PERMISSION also when another process traces it. These and the functions below are all to be called
+ * from the same thread: ptrace belongs to a thread. */
 enum status process_pause(struct process *process, struct error *error) MUST_USE;
 void process_resume(struct process *process);
+
+/* For many pauses: seizes the threads once, until process_let_go or process_free, and each pause is then only an
+ * interrupt, a wait and a continuation: 9 µs for one thread, 0.6 ms for a hundred. Between pauses the threads run, but
+ * the kernel makes a traced thread wait for its tracer when a signal reaches it, when the program stops or continues by
+ * job control, and when it ends; so process_serve must be called soon after each SIGCHLD that strobe gets (signalfd),
+ * and at least every few milliseconds. A thread blocked in the kernel when it is let go may stay traced until strobe
+ * ends.
+ */
+enum status process_hold(struct process *process, struct error *error) MUST_USE;
+void process_let_go(struct process *process);
+/* Passes on signals and ends that came since the last pause or call. One cheap call (0.3 µs) when there are none. */
+void process_serve(struct process *process);
 
 #endif

@@ -28,8 +28,6 @@ struct target {
     struct memory_pages pages;
     struct runtime runtime;
     struct code_cache codes;
-    struct stack_reader stacks;
-    struct python_stack stack;
     struct sample_counters counters;
     struct interp *interps;
     size_t interp_count;
@@ -85,7 +83,6 @@ enum status target_open(struct process *process, uint32_t number, pid_t parent_p
         return status;
     }
     code_cache_init(&target->codes, &target->runtime);
-    stack_reader_init(&target->stacks, &target->runtime, &target->codes);
     *result = target;
     return sink->process_started(sink, &target->sampled);
 }
@@ -120,8 +117,6 @@ enum status target_close(struct target *target) {
     enum status status = end_all_threads(target);
     enum status ended = target->sink->process_ended(target->sink, &target->sampled, &target->counters);
     code_cache_release(&target->codes);
-    stack_reader_release(&target->stacks);
-    python_stack_release(&target->stack);
     memory_pages_release(&target->pages);
     arena_release(&target->names);
     process_free(target->process);
@@ -211,6 +206,7 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
         return STATUS_FAILED;
     thread->state = *state;
     stack_tracker_init(&thread->tracker, &target->runtime, &target->codes);
+    linked_tracker_init(&thread->linked, &target->runtime, &target->codes);
     thread->interp = listing->interp->address;
     thread->listed = true;
     thread->sampled_ns = listing->now_ns;
@@ -294,6 +290,7 @@ static enum status forget_code(struct target *target) {
     for (size_t i = 0; i < target->thread_count; i++) {
         target->threads[i]->count = 0;
         stack_tracker_forget(&target->threads[i]->tracker);
+        linked_tracker_forget(&target->threads[i]->linked);
         target->threads[i]->has_stack = false;
     }
     code_cache_release(&target->codes);
@@ -358,8 +355,7 @@ static const struct interp *interp_of(const struct target *target, const struct 
 
 static enum status look_at_threads(struct target *target, uint64_t now_ns) {
     struct thread_look look = {.options = &target->options,
-                               .stacks = &target->stacks,
-                               .stack = &target->stack,
+                               .runtime = &target->runtime,
                                .counters = &target->counters,
                                .sink = target->sink,
                                .gil_bytes = target->runtime.layout.gil.size,

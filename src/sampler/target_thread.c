@@ -19,6 +19,7 @@ static const uint64_t CPU_SLACK_NS = 10 * NS_PER_MS;
 void target_thread_release(struct target_thread *thread) {
     thread_watch_free(thread->watch);
     stack_tracker_release(&thread->tracker);
+    linked_tracker_release(&thread->linked);
     free(thread->frames);
     thread->frames = NULL;
     thread->watch = NULL;
@@ -116,35 +117,18 @@ static size_t put_native(struct target_thread *thread, size_t index, const struc
     return index + 1;
 }
 
-/* Takes over a stack that was read link by link. */
-static enum status take_linked(struct target_thread *thread, const struct thread_look *look, size_t *unchanged) {
-    const struct python_stack *stack = look->stack;
-    size_t old_count = thread->count, count = 0;
-    /* At worst a native frame before each, and the collector's behind. */
-    TRY(reserve(thread, stack->count * 2 + 1));
-    *unchanged = 0;
-    for (size_t i = stack->count; i-- > 0;) {
-        const struct stack_frame *from = &stack->frames[i];
-        struct sample_frame frame = {from->code, from->instruction_bytes, SAMPLE_FRAME_PYTHON};
-        if (from->called_from_c)
-            count = put_native(thread, count, look, old_count, unchanged);
-        put_frame(thread, count++, old_count, &frame, unchanged);
-    }
-    thread->count = count;
-    return STATUS_OK;
-}
-
 /* Takes over what has changed of a tracked stack. A frame's mark is how many sample frames end with it. */
-static enum status take_tracked(struct target_thread *thread, const struct thread_look *look, size_t *unchanged) {
-    struct stack_tracker *tracker = &thread->tracker;
-    size_t old_count = thread->count, from = tracker->unchanged;
-    size_t count = from > 0 ? tracker->frames[from - 1].mark : 0;
-    TRY(reserve(thread, count + (tracker->count - from) * 2 + 1));
+static enum status take_tracked(struct target_thread *thread, const struct thread_look *look,
+                                struct tracked_stack *stack, size_t *unchanged) {
+    size_t old_count = thread->count, from = stack->unchanged;
+    size_t count = from > 0 ? stack->frames[from - 1].mark : 0;
+    /* At worst a native frame before each, and the collector's behind. */
+    TRY(reserve(thread, count + (stack->count - from) * 2 + 1));
     *unchanged = count;
-    for (size_t i = from; i < tracker->count; i++) {
-        struct tracked_frame *tracked = &tracker->frames[i];
+    for (size_t i = from; i < stack->count; i++) {
+        struct tracked_frame *tracked = &stack->frames[i];
         struct sample_frame frame = {tracked->code, tracked->instruction_bytes, SAMPLE_FRAME_PYTHON};
-        if (tracked->code == NULL && i + 1 < tracker->count)
+        if (tracked->code == NULL && i + 1 < stack->count)
             count = put_native(thread, count, look, old_count, unchanged);
         else if (tracked->shown)
             put_frame(thread, count++, old_count, &frame, unchanged);
@@ -161,19 +145,15 @@ static void put_collector(struct target_thread *thread) {
 
 static enum status read_frames(struct target_thread *thread, const struct thread_look *look, bool *consistent,
                                size_t *unchanged) {
-    enum status status;
+    bool linked = linked_tracker_supports(look->runtime);
+    enum status status = linked ? linked_tracker_look(&thread->linked, &thread->state, MAX_ATTEMPTS)
+                                : stack_tracker_look(&thread->tracker, &thread->state, MAX_ATTEMPTS);
     *consistent = false;
-    if (stack_tracker_supports(look->stacks->runtime)) {
-        status = stack_tracker_look(&thread->tracker, &thread->state, MAX_ATTEMPTS);
-        if (status == STATUS_TORN)
-            return STATUS_OK;
-        TRY(status);
-        *consistent = true;
-        return take_tracked(thread, look, unchanged);
-    }
-    TRY(python_stack_read(look->stacks, &thread->state, MAX_ATTEMPTS, look->stack));
-    *consistent = look->stack->consistent;
-    return *consistent ? take_linked(thread, look, unchanged) : STATUS_OK;
+    if (status == STATUS_TORN)
+        return STATUS_OK;
+    TRY(status);
+    *consistent = true;
+    return take_tracked(thread, look, linked ? &thread->linked.stack : &thread->tracker.stack, unchanged);
 }
 
 /* Reads the stack. *taken is false when there is nothing to report: it was dropped and counted. */

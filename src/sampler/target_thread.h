@@ -5,7 +5,7 @@
 #include "process/thread_watch.h"
 #include "sampler/sample.h"
 #include "sampler/target.h"
-#include "unwind/python_stack.h"
+#include "unwind/linked_tracker.h"
 #include "unwind/stack_tracker.h"
 
 struct target_thread {
@@ -25,6 +25,7 @@ struct target_thread {
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool listed;                  /* mark of the list's last reading */
     struct stack_tracker tracker; /* 3.11+ */
+    struct linked_tracker linked; /* before */
     struct sample_frame *frames;  /* outermost first */
     size_t count;
     size_t capacity;
@@ -33,8 +34,7 @@ struct target_thread {
 /* What all threads of a target share during a look. */
 struct thread_look {
     const struct target_options *options;
-    struct stack_reader *stacks;
-    struct python_stack *stack; /* scratch */
+    const struct runtime *runtime;
     struct sample_counters *counters;
     struct sample_sink *sink;
     const struct interp *interp;

@@ -87,7 +87,7 @@ static enum status resolve(const struct walk *walk, const struct frame *frame, u
 }
 
 static enum status put(struct walk *walk, const struct tracked_frame *tracked, const uint8_t *bytes) {
-    TRY(tracker_put_frame(walk->tracker, walk->count, tracked));
+    TRY(tracked_stack_put(&walk->tracker->stack, walk->count, tracked));
     if (tracked->end != 0) {
         walk->top = walk->count;
         walk->top_bytes = bytes;
@@ -117,7 +117,7 @@ static enum status read_outside(const struct walk *walk, remote_addr address, st
  * when they lead elsewhere. */
 static enum status put_outside(struct walk *walk, remote_addr address) {
     struct stack_tracker *tracker = walk->tracker;
-    remote_addr below = walk->count > 0 ? tracker->frames[walk->count - 1].address : 0;
+    remote_addr below = walk->count > 0 ? tracker->stack.frames[walk->count - 1].address : 0;
     size_t first = walk->count;
     for (size_t hops = 0; address != below; hops++) {
         struct frame frame;
@@ -140,22 +140,22 @@ static enum status put_outside(struct walk *walk, remote_addr address) {
     }
     /* They were met from the inside out. */
     for (size_t low = first, high = walk->count; high > low + 1; low++) {
-        struct tracked_frame swapped = tracker->frames[--high];
-        tracker->frames[high] = tracker->frames[low];
-        tracker->frames[low] = swapped;
+        struct tracked_frame swapped = tracker->stack.frames[--high];
+        tracker->stack.frames[high] = tracker->stack.frames[low];
+        tracker->stack.frames[low] = swapped;
     }
     return STATUS_OK;
 }
 
 static struct code_step top_step(const struct walk *walk) {
-    const struct tracked_frame *top = &walk->tracker->frames[walk->top];
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
     return code_cache_step(walk->tracker->codes, top->code, top->instruction_bytes);
 }
 
 /* The word of the caller's value stack at `index` behind its saved end; false when it is not in the copy. */
 static bool stack_word(const struct walk *walk, size_t index, uint64_t *word) {
     const struct layout_frame *fields = &walk->layout->frame;
-    const struct tracked_frame *top = &walk->tracker->frames[walk->top];
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
     uint64_t offset = layout_has(fields->stacktop)
                           ? fields->localsplus + (uint64_t)(int64_t)stacktop_of(walk, walk->top_bytes) * WORD_BYTES
                           : load_u64(walk->top_bytes + fields->stackpointer) - top->address;
@@ -185,7 +185,7 @@ static bool may_have_entered(const struct walk *walk, const struct tracked_frame
     if (walk->top == SIZE_MAX)
         return true;
     /* What has not begun has called nobody: what lies above it is of another time. */
-    if (walk->tracker->frames[walk->top].instruction_bytes < 0)
+    if (walk->tracker->stack.frames[walk->top].instruction_bytes < 0)
         return false;
     struct code_step step = top_step(walk);
     if (layout_has(fields->is_entry) && load_u8(bytes + fields->is_entry) != 0)
@@ -217,7 +217,7 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
         return status;
     if (status != STATUS_OK || tracked.code->frame_bytes == 0 || is_cleared(walk, &tracked, bytes))
         return STATUS_OK;
-    remote_addr below = walk->count > 0 ? walk->tracker->frames[walk->count - 1].address : 0;
+    remote_addr below = walk->count > 0 ? walk->tracker->stack.frames[walk->count - 1].address : 0;
     if (frame.previous == below) {
         if (!may_have_entered(walk, &tracked, bytes))
             return STATUS_OK;
@@ -255,9 +255,9 @@ static void drop(struct walk *walk) {
     walk->top = SIZE_MAX;
     walk->top_bytes = NULL;
     while (index-- > tracker->older_count && walk->top == SIZE_MAX)
-        if (tracker->frames[index].end != 0) {
+        if (tracker->stack.frames[index].end != 0) {
             walk->top = index;
-            walk->top_bytes = bytes_at(walk, tracker->frames[index].address);
+            walk->top_bytes = bytes_at(walk, tracker->stack.frames[index].address);
         }
 }
 
@@ -267,7 +267,7 @@ static void drop(struct walk *walk) {
  * latter when its instruction enters nothing. */
 static bool is_leftover(const struct walk *walk) {
     const struct layout_frame *fields = &walk->layout->frame;
-    const struct tracked_frame *frame = &walk->tracker->frames[walk->count - 1];
+    const struct tracked_frame *frame = &walk->tracker->stack.frames[walk->count - 1];
     if (walk->top + 1 != walk->count)
         return frame->code == NULL;
     if (!frame->shown)
@@ -290,7 +290,7 @@ static enum status climb_outside(struct walk *walk) {
         if (status != STATUS_NOT_FOUND)
             return status;
     }
-    if (!ambiguous || innermost == walk->tracker->frames[walk->top].address)
+    if (!ambiguous || innermost == walk->tracker->stack.frames[walk->top].address)
         return STATUS_OK;
     return STATUS_TORN;
 }
@@ -298,9 +298,10 @@ static enum status climb_outside(struct walk *walk) {
 /* What to read along next time: the frames outside of the chunk that moved this time. */
 static void predict_outside(struct stack_tracker *tracker, size_t same) {
     tracker->outside_count = 0;
-    for (size_t i = tracker->count; i-- > same && tracker->outside_count < TRACKER_MAX_OUTSIDE;)
-        if (tracker->frames[i].end == 0 && i >= tracker->older_count)
-            tracker->outside[tracker->outside_count++] = (struct outside_frame){.address = tracker->frames[i].address};
+    for (size_t i = tracker->stack.count; i-- > same && tracker->outside_count < TRACKER_MAX_OUTSIDE;)
+        if (tracker->stack.frames[i].end == 0 && i >= tracker->older_count)
+            tracker->outside[tracker->outside_count++] =
+                (struct outside_frame){.address = tracker->stack.frames[i].address};
 }
 
 enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state *thread, size_t same) {
@@ -308,19 +309,19 @@ enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state 
     struct walk walk = {.tracker = tracker, .layout = layout, .thread = thread, .count = same, .top = SIZE_MAX};
     remote_addr next = first_frame_address(tracker, layout, thread->datastack_chunk);
     for (size_t i = same; i-- > tracker->older_count;)
-        if (tracker->frames[i].end != 0) {
-            next = tracker->frames[i].end;
+        if (tracker->stack.frames[i].end != 0) {
+            next = tracker->stack.frames[i].end;
             walk.top = i;
-            walk.top_bytes = bytes_at(&walk, tracker->frames[i].address);
+            walk.top_bytes = bytes_at(&walk, tracker->stack.frames[i].address);
             break;
         }
-    tracker->unchanged = tracker->unchanged < same ? tracker->unchanged : same;
+    tracker->stack.unchanged = tracker->stack.unchanged < same ? tracker->stack.unchanged : same;
     bool climbed = true;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && climbed) {
         status = climb(&walk, next, &climbed);
         if (climbed)
-            next = tracker->frames[walk.count - 1].end;
+            next = tracker->stack.frames[walk.count - 1].end;
     }
     if (status == STATUS_OK) {
         drop_leftovers(&walk);
@@ -328,10 +329,10 @@ enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state 
     }
     if (status != STATUS_OK) {
         /* Frames from `same` on were overwritten: what is left is what both looks agree on. */
-        tracker->count = same;
+        tracker->stack.count = same;
         return status;
     }
-    tracker->count = walk.count;
+    tracker->stack.count = walk.count;
     predict_outside(tracker, same);
     return STATUS_OK;
 }
@@ -380,10 +381,10 @@ enum status chunk_walk_older(struct stack_tracker *tracker, const struct thread_
         return status == STATUS_UNREADABLE ? STATUS_TORN : status;
     }
     for (size_t low = 0, high = walk.count; high > low + 1; low++) {
-        struct tracked_frame swapped = tracker->frames[--high];
-        tracker->frames[high] = tracker->frames[low];
-        tracker->frames[low] = swapped;
+        struct tracked_frame swapped = tracker->stack.frames[--high];
+        tracker->stack.frames[high] = tracker->stack.frames[low];
+        tracker->stack.frames[low] = swapped;
     }
-    tracker->count = tracker->older_count = walk.count;
+    tracker->stack.count = tracker->older_count = walk.count;
     return STATUS_OK;
 }

@@ -7,11 +7,8 @@
 /* Another chunk is the newest one now: finds the frames of the older ones, which stand still as long as it is. */
 enum status chunk_walk_older(struct stack_tracker *tracker, const struct thread_state *thread) MUST_USE;
 
-/* Walks the copy upwards from frame `same`, the first that may have changed. On STATUS_OK tracker->frames is the stack.
+/* Walks the copy upwards from frame `same`, the first that may have changed. On STATUS_OK tracker->stack is the stack.
  * STATUS_TORN: the copy cannot be vouched for; the frames below `same` are still right. */
 enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state *thread, size_t same) MUST_USE;
-
-/* Puts a frame at `index`. Defined in stack_tracker.c. */
-enum status tracker_put_frame(struct stack_tracker *tracker, size_t index, const struct tracked_frame *frame) MUST_USE;
 
 #endif

@@ -3,10 +3,12 @@
 #include "unwind/frame_chain.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void stack_reader_init(struct stack_reader *reader, struct runtime *runtime, struct code_cache *codes) {
     *reader = (struct stack_reader){.runtime = runtime, .codes = codes};
     stack_image_init(&reader->image, runtime->live);
+    stack_tracker_init(&reader->tracker, runtime, codes);
 }
 
 void stack_reader_limit(struct stack_reader *reader, struct budget *budget) {
@@ -16,6 +18,7 @@ void stack_reader_limit(struct stack_reader *reader, struct budget *budget) {
 
 void stack_reader_release(struct stack_reader *reader) {
     stack_image_release(&reader->image);
+    stack_tracker_release(&reader->tracker);
     free(reader->chain.items);
     *reader = (struct stack_reader){0};
 }
@@ -106,10 +109,63 @@ static enum status resolve_chain(struct stack_reader *reader, struct python_stac
     return STATUS_OK;
 }
 
-static enum status attempt(struct stack_reader *reader, struct thread_state *thread, struct python_stack *stack) {
-    bool linked = !layout_has(reader->runtime->layout.frame.size);
-    enum status status = linked ? frame_chain_read_objects(reader, thread, &stack->consistent, &stack->cut)
-                                : frame_chain_read_stack(reader, thread, &stack->consistent, &stack->cut);
+/* The copy that the tracker's frames are from, for those who read on in them. */
+static enum status take_copy(struct stack_reader *reader) {
+    const struct stack_tracker *tracker = &reader->tracker;
+    uint8_t *bytes = NULL;
+    stack_image_clear(&reader->image);
+    if (tracker->chunk == 0 || tracker->last_copy_bytes == 0)
+        return STATUS_OK;
+    TRY(stack_image_reserve(&reader->image, tracker->chunk, tracker->last_copy_bytes, &bytes));
+    memcpy(bytes, tracker->last_copy, tracker->last_copy_bytes);
+    stack_image_commit(&reader->image);
+    return STATUS_OK;
+}
+
+static enum status add_tracked(struct stack_reader *reader, struct python_stack *stack) {
+    const struct stack_tracker *tracker = &reader->tracker;
+    for (size_t i = tracker->count; i-- > 0;) {
+        const struct tracked_frame *from = &tracker->frames[i];
+        struct stack_frame frame = {.frame = {.address = from->address, .instruction = from->instruction},
+                                    .code = from->code,
+                                    .instruction_bytes = from->instruction_bytes};
+        if (from->code == NULL && stack->count > 0)
+            stack->frames[stack->count - 1].called_from_c = true;
+        if (from->code == NULL || !from->shown)
+            continue;
+        frame.frame.code = from->code->address;
+        frame.position = (struct source_position){from->code->lines.first_line, -1, -1, -1};
+        if (from->instruction_bytes >= 0)
+            code_position(from->code, (uint32_t)from->instruction_bytes, &frame.position);
+        TRY(add_frame(stack, &frame));
+    }
+    return STATUS_OK;
+}
+
+/* 3.11+: as a sampler looks, each caller held against its callee. A sampler takes a stack whose end has moved by the
+ * time that the thread state was read; here there is time to wait for one that has not, and a frame that is not
+ * understood must not look like the end. */
+static enum status attempt_tracked(struct stack_reader *reader, struct thread_state *thread,
+                                   struct python_stack *stack) {
+    const struct stack_tracker *tracker = &reader->tracker;
+    stack->count = 0;
+    stack_tracker_forget(&reader->tracker);
+    TRY(stack_tracker_look(&reader->tracker, thread, 1));
+    remote_addr innermost = tracker->count > 0 ? tracker->frames[tracker->count - 1].address : 0;
+    if (innermost != thread->frame)
+        return STATUS_TORN;
+    TRY(take_copy(reader));
+    TRY(add_tracked(reader, stack));
+    stack->consistent = true;
+    return STATUS_OK;
+}
+
+/* Link by link; what cannot be read costs itself. */
+static enum status attempt_linked(struct stack_reader *reader, struct thread_state *thread,
+                                  struct python_stack *stack) {
+    bool objects = !layout_has(reader->runtime->layout.frame.size);
+    enum status status = objects ? frame_chain_read_objects(reader, thread, &stack->consistent, &stack->cut)
+                                 : frame_chain_read_stack(reader, thread, &stack->consistent, &stack->cut);
     stack->count = 0;
     if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
         return status;
@@ -123,8 +179,16 @@ static enum status attempt(struct stack_reader *reader, struct thread_state *thr
 enum status python_stack_read(struct stack_reader *reader, struct thread_state *thread, unsigned max_attempts,
                               struct python_stack *stack) {
     stack->consistent = false;
+    stack->cut = false;
+    bool tracked = stack_tracker_supports(reader->runtime) && thread->datastack_chunk != 0;
     for (stack->attempts = 0; !stack->consistent && stack->attempts < max_attempts; stack->attempts++) {
-        TRY(attempt(reader, thread, stack));
+        if (tracked && stack->attempts + 1 < max_attempts) {
+            enum status status = attempt_tracked(reader, thread, stack);
+            if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+                return status;
+        } else {
+            TRY(attempt_linked(reader, thread, stack));
+        }
         if (reader->budget != NULL && reader->budget->exhausted)
             break;
     }

@@ -7,6 +7,7 @@
 #include "cpython/frame.h"
 #include "cpython/interp.h"
 #include "unwind/stack_image.h"
+#include "unwind/stack_tracker.h"
 
 /* A stack deeper than this is cut there, and says so. */
 enum { MAX_STACK_FRAMES = 1 << 20 };
@@ -37,6 +38,7 @@ struct stack_reader {
     struct code_cache *codes; /* borrowed */
     struct budget *budget;    /* borrowed: what work that reads nothing is charged to. NULL: no limit */
     struct stack_image image;
+    struct stack_tracker tracker; /* 3.11+ */
     struct frame_list {
         struct frame *items;
         size_t count;

@@ -11,7 +11,6 @@ enum {
     SLACK_BYTES = 384,
     MAX_CHUNK_BYTES = 1 << 20,
     MAX_PIECES = 3 + TRACKER_MAX_OUTSIDE,
-    MAX_FRAMES = 1 << 20,
 };
 
 bool stack_tracker_supports(const struct runtime *runtime) {
@@ -25,34 +24,19 @@ void stack_tracker_init(struct stack_tracker *tracker, struct runtime *runtime, 
 }
 
 void stack_tracker_release(struct stack_tracker *tracker) {
-    free(tracker->frames);
+    tracked_stack_release(&tracker->stack);
     free(tracker->copy);
     free(tracker->last_copy);
     *tracker = (struct stack_tracker){0};
 }
 
 void stack_tracker_forget(struct stack_tracker *tracker) {
-    tracker->count = 0;
-    tracker->unchanged = 0;
+    tracker->stack.count = 0;
+    tracker->stack.unchanged = 0;
     tracker->older_count = 0;
     tracker->chunk = 0;
     tracker->last_copy_bytes = 0;
     tracker->outside_count = 0;
-}
-
-enum status tracker_put_frame(struct stack_tracker *tracker, size_t index, const struct tracked_frame *frame) {
-    if (index >= MAX_FRAMES)
-        return STATUS_LIMIT;
-    if (index >= tracker->capacity) {
-        size_t capacity = tracker->capacity > 0 ? tracker->capacity * 2 : 32;
-        struct tracked_frame *frames = realloc(tracker->frames, capacity * sizeof frames[0]);
-        if (frames == NULL)
-            return STATUS_FAILED;
-        tracker->frames = frames;
-        tracker->capacity = capacity;
-    }
-    tracker->frames[index] = *frame;
-    return STATUS_OK;
 }
 
 static enum status reserve_copies(struct stack_tracker *tracker, size_t size_bytes) {
@@ -73,9 +57,9 @@ static enum status reserve_copies(struct stack_tracker *tracker, size_t size_byt
 /* The bytes of the chunk that are worth reading: up to the innermost frame of last time and somewhat more. */
 static uint64_t predict_copy_bytes(const struct stack_tracker *tracker, const struct thread_state *thread) {
     remote_addr top = thread->datastack_top;
-    for (size_t i = tracker->count; i-- > tracker->older_count;)
-        if (tracker->frames[i].end != 0) {
-            top = tracker->frames[i].end > top ? tracker->frames[i].end : top;
+    for (size_t i = tracker->stack.count; i-- > tracker->older_count;)
+        if (tracker->stack.frames[i].end != 0) {
+            top = tracker->stack.frames[i].end > top ? tracker->stack.frames[i].end : top;
             break;
         }
     uint64_t size_bytes = top - thread->datastack_chunk + SLACK_BYTES;
@@ -141,7 +125,8 @@ static size_t count_same(const struct stack_tracker *tracker) {
         same_bytes += 8;
     remote_addr limit = tracker->chunk + same_bytes;
     size_t count = tracker->older_count;
-    while (count < tracker->count && tracker->frames[count].end != 0 && tracker->frames[count].end <= limit)
+    while (count < tracker->stack.count && tracker->stack.frames[count].end != 0 &&
+           tracker->stack.frames[count].end <= limit)
         count++;
     return count;
 }
@@ -172,7 +157,7 @@ static enum status attempt(struct stack_tracker *tracker, struct thread_state *t
 enum status stack_tracker_look(struct stack_tracker *tracker, struct thread_state *thread, unsigned max_attempts) {
     enum status status = STATUS_TORN;
     if (!tracker->failed)
-        tracker->unchanged = tracker->count;
+        tracker->stack.unchanged = tracker->stack.count;
     tracker->failed = true;
     for (unsigned i = 0; i < max_attempts && (status == STATUS_TORN || status == STATUS_UNREADABLE); i++) {
         if (status == STATUS_UNREADABLE || thread->datastack_chunk == 0)

@@ -10,31 +10,17 @@
 #ifndef STROBE_UNWIND_STACK_TRACKER_H
 #define STROBE_UNWIND_STACK_TRACKER_H
 
-#include "cpython/code.h"
 #include "cpython/frame.h"
 #include "cpython/interp.h"
+#include "unwind/tracked_stack.h"
 
 enum { TRACKER_MAX_OUTSIDE = 8 };
 
-struct tracked_frame {
-    remote_addr address;
-    remote_addr end;     /* where the next frame of the chunk begins; 0 outside of the chunk */
-    uint64_t executable; /* as it stands in the frame, tags and all */
-    uint64_t instruction;
-    const struct code *code;   /* NULL for a boundary frame */
-    int32_t instruction_bytes; /* -1: it has not begun */
-    bool shown;                /* false for boundary frames, shims and frames that are being set up */
-    uint32_t mark;             /* the caller's, kept as long as the frame is unchanged */
-};
-
-/* Fields are private but for `frames`, `count` and `unchanged`. */
+/* Fields are private but for `stack`. */
 struct stack_tracker {
-    struct runtime *runtime;      /* borrowed */
-    struct code_cache *codes;     /* borrowed */
-    struct tracked_frame *frames; /* outermost first */
-    size_t count;
-    size_t unchanged; /* so many of them, from the outermost on, are as they were at the last look that was taken */
-    size_t capacity;
+    struct runtime *runtime;  /* borrowed */
+    struct code_cache *codes; /* borrowed */
+    struct tracked_stack stack;
     bool failed;        /* the last look was not taken */
     size_t older_count; /* of them, those in older chunks */
     remote_addr chunk;

@@ -2,6 +2,7 @@
 
 import subprocess
 
+import numpy_packages
 import pytest
 from harness import STROBE, Target, in_utf8
 
@@ -47,9 +48,11 @@ def test_values(python):
 
 
 def test_numpy_values(python):
-    with Target(python, "objects_numpy.py") as target:
-        if "missing" in target.said:
-            pytest.skip("this interpreter has no NumPy")
+    folder = numpy_packages.folder(python)
+    if folder is None:
+        pytest.skip("NumPy is tried with " + ", ".join(numpy_packages.MINORS))
+    with Target(python, "objects_numpy.py", extra_env={"PYTHONPATH": str(folder)}) as target:
+        assert "missing" not in target.said
         assert_reads_values_of(target)
 
 

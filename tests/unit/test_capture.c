@@ -4,10 +4,13 @@
 #include "capture_memory.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -484,6 +487,78 @@ static void test_a_full_disk_ends_it_with_a_whole_chunk(void **state) {
     assert_int_equal(capture_writer_open("/no/such/folder/x.strobe", NULL, &writer, &error), STATUS_FAILED);
 }
 
+/* A disk that fills up in the middle, as far as the writer can tell: files of this process end at 20 kB. */
+static void test_what_was_written_before_the_disk_was_full_stays(void **state) {
+    struct told *told = *state;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    for (int in_background = 0; in_background < 2; in_background++) {
+        struct capture_writer_options options = {.chunk_bytes = 500, .in_background = in_background};
+        struct capture_damage damage;
+        struct capture_memory memory;
+        struct error error = {0};
+        struct capture_writer *writer = memory_writer_open(&memory, &options);
+        enum status status = STATUS_OK;
+        unsigned written = 0;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){20000, before.rlim_max}), 0);
+        for (; status == STATUS_OK && written < 1000000; written++) {
+            struct capture_sample sample = {.thread = 1, .time_ns = (written + 5000000) * UINT64_C(1001)};
+            sample.weight_ns = sample.time_ns % 9999;
+            status = capture_write_sample(writer, &sample);
+        }
+        assert_int_equal(status, STATUS_FAILED);
+        assert_int_equal(capture_write_sample(writer, &(struct capture_sample){.thread = 1}), STATUS_FAILED);
+        assert_non_null(strstr(capture_writer_error(writer)->text, "too large"));
+        assert_int_equal(capture_writer_close(writer, &error), STATUS_FAILED);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        memory_take(&memory);
+        assert_int_equal(read_back(&memory, told, &damage, NULL), STATUS_DAMAGED);
+        assert_int_equal(damage.lost_bytes, 0);
+        assert_in_range(told->sample_count, written - 3 * 500, written);
+        memory_release(&memory);
+    }
+}
+
+static void test_a_thread_writes_the_same_file(void **state) {
+    (void)state;
+    struct capture_memory memories[2];
+    for (int in_background = 0; in_background < 2; in_background++) {
+        struct capture_writer_options options = {.chunk_bytes = 300, .max_stacks = 50, .in_background = in_background};
+        struct capture_writer *writer = memory_writer_open(&memories[in_background], &options);
+        for (unsigned i = 0; i < 10000; i++)
+            write_at(writer, chain(writer, i % 60), 5000000000 + (uint64_t)i * 1000000, 1000000);
+        assert_int_equal(capture_writer_close(writer, NULL), STATUS_OK);
+        memory_take(&memories[in_background]);
+    }
+    assert_int_equal(memories[0].size_bytes, memories[1].size_bytes);
+    assert_memory_equal(memories[0].bytes, memories[1].bytes, memories[0].size_bytes);
+    memory_release(&memories[0]);
+    memory_release(&memories[1]);
+}
+
+static void test_a_forked_child_leaves_the_file_alone(void **state) {
+    struct told *told = *state;
+    struct capture_memory memory;
+    struct capture_writer_options options = {.in_background = true};
+    struct capture_writer *writer = memory_writer_open(&memory, &options);
+    int wait_status = 0;
+    write_at(writer, chain(writer, 1), 5000000000, 1000000);
+    pid_t child = fork();
+    if (child == 0) {
+        capture_writer_abandon(writer);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &wait_status, 0), child);
+    assert_int_equal(wait_status, 0);
+    write_at(writer, chain(writer, 2), 5001000000, 1000000);
+    assert_int_equal(capture_writer_close(writer, NULL), STATUS_OK);
+    memory_take(&memory);
+    assert_int_equal(read_back(&memory, told, NULL, NULL), STATUS_OK);
+    assert_int_equal(told->sample_count, 2);
+    memory_release(&memory);
+}
+
 static void test_samples_are_written_within_the_flush_period(void **state) {
     struct told *told = *state;
     struct capture_memory memory;
@@ -546,6 +621,9 @@ int main(void) {
         cmocka_unit_test(test_a_table_has_an_end_within_an_epoch_too),
         cmocka_unit_test(test_ids_that_were_never_given_are_refused),
         cmocka_unit_test(test_a_full_disk_ends_it_with_a_whole_chunk),
+        cmocka_unit_test_setup_teardown(test_what_was_written_before_the_disk_was_full_stays, set_up, tear_down),
+        cmocka_unit_test(test_a_thread_writes_the_same_file),
+        cmocka_unit_test_setup_teardown(test_a_forked_child_leaves_the_file_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_samples_are_written_within_the_flush_period, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_other_files_are_no_captures, set_up, tear_down),
         cmocka_unit_test(test_ticks_suit_the_rate),

@@ -14,7 +14,7 @@ struct live_memory {
     int stat_fd;    /* tells an unmapped address from a process that has ended */
 };
 
-struct paused_thread;
+struct held_thread;
 
 struct process {
     pid_t pid;
@@ -26,9 +26,11 @@ struct process {
     struct live_memory memory;
     char *command_text;
     char **command;
-    struct paused_thread *paused; /* sorted by tid while paused */
-    size_t paused_count;
-    size_t paused_capacity;
+    bool hold;                /* stays traced between pauses */
+    bool paused;              /* between process_pause and process_resume */
+    struct held_thread *held; /* sorted by tid */
+    size_t held_count;
+    size_t held_capacity;
 };
 
 /* memory_live.c */
@@ -38,7 +40,7 @@ void live_memory_close(struct live_memory *memory);
 /* access.c: sets the error for a process that the kernel does not let strobe read, naming what to change. */
 enum status process_explain_denial(const struct process *process, struct error *error);
 
-/* pause.c: the state that a thread had before process_pause stopped it. False when it is not paused. */
+/* hold.c: the state that a thread had before process_pause stopped it. False when that is not known. */
 bool process_state_before_pause(const struct process *process, pid_t tid, enum thread_run_state *state);
 
 #endif

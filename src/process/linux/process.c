@@ -168,8 +168,8 @@ enum status process_open(pid_t pid, struct process **result, struct error *error
 void process_free(struct process *process) {
     if (process == NULL)
         return;
-    process_resume(process);
-    free(process->paused);
+    process_let_go(process);
+    free(process->held);
     live_memory_close(&process->memory);
     close_directory(process);
     free(process->command);
@@ -187,7 +187,7 @@ pid_t process_own_pid(const struct process *process) {
 
 bool process_alive(const struct process *process) {
     struct proc_stat stat = {0};
-    return read_stat(process, &stat) == STATUS_OK && !proc_state_ended(stat.state);
+    return read_stat(process, &stat) == STATUS_OK && !proc_stat_ended(&stat);
 }
 
 struct memory *process_memory(struct process *process) {

@@ -1,0 +1,300 @@
+/* Many pauses of a process whose threads are seized once. */
+#include "child.h"
+#include "process/process.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SPINNERS = 4, PAUSES = 300 };
+
+/* Shared with the child. */
+struct shared {
+    volatile uint64_t counters[SPINNERS];
+    volatile uint64_t alarms;
+    volatile uint64_t values;
+};
+
+static struct shared *shared;
+
+static int set_up(void **state) {
+    (void)state;
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return shared == MAP_FAILED;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    return munmap(shared, sizeof *shared);
+}
+
+static void *spin(void *counter) {
+    for (;;)
+        (*(volatile uint64_t *)counter)++;
+    return NULL;
+}
+
+static void spin_in_threads(void *unused) {
+    for (size_t i = 0; i < SPINNERS; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, spin, (void *)(uintptr_t)&shared->counters[i]) != 0)
+            _exit(98);
+    }
+    child_idle(unused);
+}
+
+static void *end_at_once(void *unused) {
+    return unused;
+}
+
+static void start_threads_for_ever(void *unused) {
+    (void)unused;
+    child_ready();
+    for (;;) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, end_at_once, NULL) == 0)
+            (void)pthread_join(thread, NULL);
+        shared->counters[0]++;
+    }
+}
+
+static struct process *hold_process(pid_t pid) {
+    struct error error = {0};
+    struct process *process = NULL;
+    if (process_open(pid, &process, &error) != STATUS_OK || process_hold(process, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return process;
+}
+
+static void pause_process(struct process *process) {
+    struct error error = {0};
+    if (process_pause(process, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+}
+
+static void sleep_1ms(void) {
+    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* Returns when a counter has moved on from `from`, serving the process (if any) meanwhile. Fails after 20 s. */
+static void await_progress(struct process *process, volatile const uint64_t *counter, uint64_t from) {
+    for (int i = 0; i < 20000 && *counter == from; i++) {
+        if (process != NULL)
+            process_serve(process);
+        sleep_1ms();
+    }
+    assert_true(*counter != from);
+}
+
+static void test_many_pauses(void **state) {
+    (void)state;
+    pid_t pid = child_start(spin_in_threads, NULL);
+    struct process *process = hold_process(pid);
+    for (int i = 0; i < PAUSES; i++) {
+        pause_process(process);
+        struct system_threads threads;
+        struct error error = {0};
+        assert_int_equal(process_read_threads(process, false, &threads, &error), STATUS_OK);
+        assert_int_equal(threads.count, SPINNERS + 1);
+        for (size_t k = 0; k < threads.count; k++)
+            assert_true(child_thread_state(pid, threads.items[k].tid) == 't');
+        system_threads_release(&threads);
+        process_resume(process);
+    }
+    for (size_t i = 0; i < SPINNERS; i++)
+        await_progress(process, &shared->counters[i], shared->counters[i]);
+    /* A pause without a resume: letting go resumes, and the next pauser is welcome. */
+    pause_process(process);
+    process_let_go(process);
+    for (size_t i = 0; i < SPINNERS; i++)
+        await_progress(NULL, &shared->counters[i], shared->counters[i]);
+    assert_int_equal(ptrace(PTRACE_SEIZE, pid, NULL, NULL), 0);
+    process_free(process);
+    child_end(pid);
+}
+
+static void test_threads_come_and_go(void **state) {
+    (void)state;
+    pid_t pid = child_start(start_threads_for_ever, NULL);
+    struct process *process = hold_process(pid);
+    for (int i = 0; i < PAUSES; i++) {
+        uint64_t before = shared->counters[0];
+        pause_process(process);
+        struct system_threads threads;
+        struct error error = {0};
+        assert_int_equal(process_read_threads(process, false, &threads, &error), STATUS_OK);
+        for (size_t k = 0; k < threads.count; k++)
+            assert_true(child_thread_state(pid, threads.items[k].tid) == 't');
+        system_threads_release(&threads);
+        process_resume(process);
+        await_progress(process, &shared->counters[0], before);
+    }
+    process_free(process);
+    child_end(pid);
+}
+
+static void count_signal(int number, siginfo_t *info, void *unused) {
+    (void)unused;
+    if (number == SIGALRM)
+        shared->alarms++;
+    else if (info->si_code == SI_QUEUE && info->si_value.sival_int == 4711)
+        shared->values++;
+}
+
+static void take_signals(void *unused) {
+    struct sigaction action = {.sa_sigaction = count_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    struct itimerval every = {.it_interval = {.tv_usec = 300}, .it_value = {.tv_usec = 300}};
+    (void)sigaction(SIGALRM, &action, NULL);
+    (void)sigaction(SIGRTMIN, &action, NULL);
+    (void)setitimer(ITIMER_REAL, &every, NULL);
+    (void)unused;
+    child_ready();
+    for (;;)
+        shared->counters[0]++;
+}
+
+static void test_signals_are_passed_on(void **state) {
+    (void)state;
+    pid_t pid = child_start(take_signals, NULL);
+    struct process *process = hold_process(pid);
+    union sigval value = {.sival_int = 4711};
+    for (int i = 0; i < PAUSES; i++) {
+        assert_int_equal(sigqueue(pid, SIGRTMIN, value), 0);
+        pause_process(process);
+        assert_int_equal(sigqueue(pid, SIGRTMIN, value), 0);
+        process_resume(process);
+        process_serve(process);
+    }
+    for (int i = 0; i < 20000 && shared->values < 2 * (uint64_t)PAUSES; i++) {
+        process_serve(process);
+        sleep_1ms();
+    }
+    assert_int_equal(shared->values, 2 * (uint64_t)PAUSES);
+    await_progress(process, &shared->alarms, shared->alarms);
+    process_free(process);
+    child_end(pid);
+}
+
+static void test_job_control(void **state) {
+    (void)state;
+    pid_t pid = child_start(spin_in_threads, NULL);
+    struct process *process = hold_process(pid);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    for (int i = 0; i < 50; i++) {
+        process_serve(process);
+        sleep_1ms();
+    }
+    for (int i = 0; i < 10; i++) {
+        pause_process(process);
+        process_resume(process);
+    }
+    uint64_t before = shared->counters[0];
+    for (int i = 0; i < 30; i++) {
+        process_serve(process);
+        sleep_1ms();
+    }
+    assert_int_equal(shared->counters[0], before);
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    await_progress(process, &shared->counters[0], before);
+    process_free(process);
+    child_end(pid);
+}
+
+static pid_t holders_target;
+
+static void hold_and_idle(void *unused) {
+    struct process *process = hold_process(holders_target);
+    pause_process(process);
+    child_idle(unused);
+}
+
+static void test_a_killed_holder_lets_go(void **state) {
+    (void)state;
+    holders_target = child_start(spin_in_threads, NULL);
+    pid_t holder = child_start(hold_and_idle, NULL);
+    uint64_t before = shared->counters[0];
+    child_end(holder);
+    await_progress(NULL, &shared->counters[0], before);
+    child_end(holders_target);
+}
+
+static void *exec_now(void *unused) {
+    (void)usleep(20000);
+    (void)execlp("sleep", "sleep", "1000", (char *)NULL);
+    return unused;
+}
+
+/* An exec waits until the tracer has buried the other threads. */
+static void exec_from_a_thread(void *unused) {
+    pthread_t thread;
+    (void)pthread_create(&thread, NULL, exec_now, NULL);
+    spin_in_threads(unused);
+}
+
+static void test_an_exec_is_not_held_up(void **state) {
+    (void)state;
+    pid_t pid = child_start(exec_from_a_thread, NULL);
+    struct process *process = hold_process(pid);
+    char path[64] = "";
+    for (int i = 0; i < 20000; i++) {
+        process_serve(process);
+        if (process_read_executable(process, path, sizeof path) == STATUS_OK && strstr(path, "test_hold") == NULL)
+            break;
+        sleep_1ms();
+    }
+    pause_process(process);
+    assert_true(child_thread_state(pid, pid) == 't');
+    process_resume(process);
+    process_free(process);
+    child_end(pid);
+}
+
+/* The exit status stays for who started the process, here this program. */
+static void test_the_end(void **state) {
+    (void)state;
+    pid_t pid = child_start(spin_in_threads, NULL);
+    struct process *process = hold_process(pid);
+    assert_int_equal(kill(pid, SIGTERM), 0);
+    int status = 0;
+    pid_t buried = 0;
+    for (int i = 0; i < 20000 && buried == 0; i++) {
+        process_serve(process);
+        siginfo_t info = {0};
+        /* Not by waitpid, which would take the stops from process_serve. */
+        if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_code == CLD_KILLED)
+            buried = waitpid(pid, &status, 0);
+        else
+            sleep_1ms();
+    }
+    assert_int_equal(buried, pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    struct error error = {0};
+    assert_int_equal(process_pause(process, &error), STATUS_NO_PROCESS);
+    process_free(process);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_many_pauses, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_threads_come_and_go, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_signals_are_passed_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_job_control, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_killed_holder_lets_go, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_exec_is_not_held_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_end, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
