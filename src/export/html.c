@@ -9,7 +9,6 @@
 #include "web/page.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,39 +72,33 @@ static void visit_measure(struct writer *writer, enum measure measure) {
     put_measure(&writer->json, measure);
 }
 
-static void put_fact(struct writer *writer, const char *key, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void put_fact(struct writer *writer, const char *key, const char *format, ...) {
-    char text[64];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    json_stream_key_text(&writer->json, key, text);
-}
-
 static void put_facts(struct writer *writer) {
     const struct profile *profile = writer->profile;
     const struct profile_process *process = &profile->processes[0];
+    struct json_stream *json = &writer->json;
     char version[NAME_VERSION_BYTES];
     char time[NAME_TIME_BYTES];
-    json_stream_open_key(&writer->json, "facts", '{');
+    char figure[64];
+    json_stream_open_key(json, "facts", '{');
     if (profile->process_count > 0) {
         name_format_version(process->python_version, version);
+        snprintf(figure, sizeof figure, "%s%s", version, process->free_threaded ? ", free-threaded" : "");
         if (version[0] != '\0')
-            put_fact(writer, "Python", "%s%s", version, process->free_threaded ? ", free-threaded" : "");
-        put_fact(writer, "process", "%" PRId32, process->pid);
+            json_stream_key_text(json, "Python", figure);
+        json_stream_key_integer(json, "process", process->pid);
         if (profile->process_count > 1)
-            put_fact(writer, "processes", "%zu", profile->process_count);
+            json_stream_key_integer(json, "processes", (int64_t)profile->process_count);
         name_format_time(process->start_unix_ns, time);
-        put_fact(writer, "start", "%s", time);
+        json_stream_key_text(json, "start", time);
     }
-    put_fact(writer, "sampled for", "%" PRIu64 ".%" PRIu64 " s", profile->elapsed_ns / 1000000000,
+    snprintf(figure, sizeof figure, "%" PRIu64 ".%" PRIu64 " s", profile->elapsed_ns / 1000000000,
              profile->elapsed_ns % 1000000000 / 100000000);
-    if (profile->process_count > 0 && process->rate_hz > 0)
-        put_fact(writer, "rate", "%.0f Hz", process->rate_hz);
-    json_stream_close(&writer->json, '}');
+    json_stream_key_text(json, "sampled for", figure);
+    if (profile->process_count > 0 && process->rate_hz > 0) {
+        snprintf(figure, sizeof figure, "%.0f Hz", process->rate_hz);
+        json_stream_key_text(json, "rate", figure);
+    }
+    json_stream_close(json, '}');
 }
 
 /* The line that says how far the figures may be trusted. */

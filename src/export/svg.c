@@ -195,7 +195,7 @@ static enum status put_head(struct writer *writer, unsigned height) {
 }
 
 static enum status put_picture(struct writer *writer) {
-    double lefts[MAX_ROWS + 2];
+    double lefts[MAX_ROWS + 2] = {0};
     bool empty = writer->tree.nodes[0].total == 0;
     unsigned rows = empty ? 1 : rows_of(writer);
     TRY(put_head(writer, HEAD + rows * ROW + MARGIN));

@@ -27,7 +27,7 @@ class Report {
     this.find("command").textContent = meta.command;
     this.find("command").title = meta.command;
     const facts = Object.entries(meta.facts).map(([key, value]) =>
-      element("div", "", element("dt", "", key), element("dd", "", value)));
+      element("div", "", element("dt", "", key), element("dd", "", String(value))));
     this.find("facts").replaceChildren(...facts);
     this.find("honesty").textContent = meta.honesty;
     this.find("honesty").classList.toggle("warning", meta.warning);

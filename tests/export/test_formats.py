@@ -67,6 +67,30 @@ def test_collapsed_read_by_flamegraph_textual(report, truth):
     assert profile.root_stack.values[0] == round(truth.total / 1000)
 
 
+def collapsed_stacks(path):
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    return {stack: int(weight) for stack, _, weight in (line.rpartition(" ") for line in lines)}
+
+
+def test_exclude_gives_frames_to_their_callers(hostile, truth, tmp_path):
+    made = make(hostile, "collapsed", tmp_path / "made", "--exclude", "*/json/*")
+    stacks = collapsed_stacks(made)
+    assert sum(stacks.values()) == round(truth.total / 1000)
+    assert not any("decoder.py" in stack for stack in stacks)
+    assert any(stack.endswith("main:19") for stack in stacks)
+
+
+def test_only_leaves_out_what_never_gets_there(hostile, truth, small, tmp_path):
+    stacks = collapsed_stacks(make(hostile, "collapsed", tmp_path / "made", "--only", "*/json/*"))
+    within = sum(weight for path, weight in truth.paths() if 6 in path)
+    assert sum(stacks.values()) == pytest.approx(within / 1000, abs=1)
+
+
+def test_one_thread(hostile, truth, tmp_path):
+    stacks = collapsed_stacks(make(hostile, "collapsed", tmp_path / "made", "--thread", "1"))
+    assert sum(stacks.values()) == pytest.approx(truth.by_thread[1] / 1000, abs=1)
+
+
 # ------------------------------------------------------------------------------------------------------- pstats ----
 
 
@@ -432,3 +456,16 @@ def test_a_profile_without_samples(format, description, tmp_path):
     elif format == "pstats":
         # Which pstats.Stats refuses, as it does what cProfile writes of nothing.
         assert marshal.loads(made) == {}
+
+
+@pytest.mark.parametrize("format", ["html", "speedscope", "gecko", "chrome", "pstats", "svg", "pprof", "json", "table"])
+def test_every_format_keeps_its_sum_without_the_excluded(format, hostile, truth, tmp_path):
+    path = make(hostile, format, tmp_path / f"made.{format}", "--exclude", "*/json/*")
+    if format == "pstats":
+        stats = pstats.Stats(str(path)).stats
+        assert sum(times[2] for times in stats.values()) == pytest.approx(truth.total / NS)
+        assert not any(key[0] == descriptions.LIBRARY for key in stats)
+    elif format == "speedscope":
+        document = json.loads(path.read_text())
+        weights = [sum(p["weights"]) for p in document["profiles"] if p["name"].endswith(": wall")]
+        assert sum(weights) == pytest.approx(truth.total / NS)

@@ -1,6 +1,6 @@
 /* Makes a profile of a description in JSON on standard input, and writes it in a format to standard output.
  *
- * usage: make_profile FORMAT [--all] < DESCRIPTION
+ * usage: make_profile FORMAT [--all] [--only GLOB] [--exclude GLOB] [--thread NUMBER] < DESCRIPTION
  *
  * {"processes": [{"pid", "python", "mode": "wall" | "cpu", "rate_hz", "command": [...]}],
  *  "threads": [{"process", "native_id", "name"}],
@@ -168,17 +168,17 @@ static enum status find_line(void *context, const char *path, int32_t number, co
     return source_line(context, path, number, text, size_bytes);
 }
 
-static enum status write_format(const struct profile *profile, const char *format, bool all, struct error *error) {
+static enum status write_format(const struct profile *profile, const char *format,
+                                const struct attribute_options *attribute, struct error *error) {
     struct source_cache *cache = source_cache_new(open_file, NULL);
-    struct attribute_options attribute = {.all = all, .thread = ATTRIBUTE_ANY, .process = ATTRIBUTE_ANY};
-    struct export_options options = {.attribute = &attribute, .source = find_line, .source_context = cache};
+    struct export_options options = {.attribute = attribute, .source = find_line, .source_context = cache};
     const struct export_format *found = export_find_name(format);
     enum status status = STATUS_USAGE;
     if (found != NULL) {
         status = found->write(profile, &options, stdout, error);
     } else if (strcmp(format, "table") == 0) {
         const char *width = getenv("COLUMNS");
-        struct report_table_options table = {.attribute = &attribute,
+        struct report_table_options table = {.attribute = attribute,
                                              .source = cache,
                                              .colour = getenv("COLOUR") != NULL,
                                              .width = width != NULL ? (size_t)atoi(width) : 0};
@@ -188,12 +188,43 @@ static enum status write_format(const struct profile *profile, const char *forma
     return status;
 }
 
+struct arguments {
+    const char *format;
+    const char *only;
+    const char *exclude;
+    struct attribute_options attribute;
+};
+
+static bool parse(int argc, char **argv, struct arguments *arguments) {
+    *arguments = (struct arguments){.attribute = {.thread = ATTRIBUTE_ANY, .process = ATTRIBUTE_ANY}};
+    arguments->format = argc > 1 ? argv[1] : NULL;
+    for (int i = 2; i < argc; i++) {
+        bool has_value = i + 1 < argc;
+        if (strcmp(argv[i], "--all") == 0)
+            arguments->attribute.all = true;
+        else if (strcmp(argv[i], "--only") == 0 && has_value)
+            arguments->only = argv[++i];
+        else if (strcmp(argv[i], "--exclude") == 0 && has_value)
+            arguments->exclude = argv[++i];
+        else if (strcmp(argv[i], "--thread") == 0 && has_value)
+            arguments->attribute.thread = atoi(argv[++i]);
+        else
+            return false;
+    }
+    arguments->attribute.only = &arguments->only;
+    arguments->attribute.only_count = arguments->only != NULL;
+    arguments->attribute.exclude = &arguments->exclude;
+    arguments->attribute.exclude_count = arguments->exclude != NULL;
+    return arguments->format != NULL;
+}
+
 int main(int argc, char **argv) {
     struct error error = {0};
+    struct arguments arguments;
     json_error_t json_error;
-    bool all = argc == 3 && strcmp(argv[2], "--all") == 0;
-    if (argc != 2 && !all) {
-        fputs("usage: make_profile FORMAT [--all] < DESCRIPTION\n", stderr);
+    if (!parse(argc, argv, &arguments)) {
+        fputs("usage: make_profile FORMAT [--all] [--only GLOB] [--exclude GLOB] [--thread NUMBER] < DESCRIPTION\n",
+              stderr);
         return 2;
     }
     json_t *description = json_loadf(stdin, JSON_ALLOW_NUL, &json_error);
@@ -205,7 +236,7 @@ int main(int argc, char **argv) {
     enum status status = profile != NULL ? build(profile, description) : STATUS_FAILED;
     json_decref(description);
     if (status == STATUS_OK)
-        status = write_format(profile, argv[1], all, &error);
+        status = write_format(profile, arguments.format, &arguments.attribute, &error);
     if (status != STATUS_OK)
         fprintf(stderr, "make_profile: %s %s\n", status_name(status), error.text);
     profile_free(profile);
