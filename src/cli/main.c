@@ -34,6 +34,7 @@ static const struct {
 
 int main(int argc, char **argv) {
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
     if (argc < 2)
         return cli_usage_error("", "no command given");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
