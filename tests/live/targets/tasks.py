@@ -2,6 +2,7 @@
 """Tasks of asyncio in the state that the first argument names. For 3.14 and later."""
 
 import asyncio
+import inspect
 import sys
 import threading
 import types
@@ -168,10 +169,6 @@ async def thousand():
     await settle(*(nested(index % 5, forever) for index in range(1000)))
 
 
-async def no_tasks():
-    """Replaced below: a program that has an event loop and no task."""
-
-
 def threads():
     """An event loop in each of several threads; one of them has ended and left a task."""
     others = truth.Threads()
@@ -206,14 +203,15 @@ def orphans():
     asyncio.run(gather())
 
 
+def no_tasks():
+    loop = asyncio.new_event_loop()
+    loop.call_soon(main_stop())
+    loop.run_forever()
+
+
 if __name__ == "__main__":
-    scenario = sys.argv[1]
-    if scenario == "no_tasks":
-        loop = asyncio.new_event_loop()
-        loop.call_soon(truth.main_stop())
-        truth.extra["tasks"] = []
-        loop.run_forever()
-    elif scenario in ("threads", "orphans"):
-        globals()[scenario]()
+    scenario = globals()[sys.argv[1]]
+    if inspect.iscoroutinefunction(scenario):
+        asyncio.run(scenario())
     else:
-        asyncio.run(globals()[scenario](), debug="debug" in sys.argv)
+        scenario()
