@@ -5,8 +5,8 @@
  * A program of its own because the kernel charges a new process with the memory of the one that spawned it: the peak
  * that wait4(2) reports is never below the size of the parent at exec, and a Python is larger than what is measured. */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <spawn.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-extern char **environ;
 
 static int64_t now_ns(void) {
     struct timespec now;
@@ -52,8 +50,7 @@ int main(int argc, char **argv) {
     int64_t wall_ns = now_ns() - start_ns;
     (void)posix_spawn_file_actions_destroy(&actions);
     int status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
-    printf("%lld %lld %lld %d\n", (long long)wall_ns,
-           (long long)(timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime)), (long long)usage.ru_maxrss * 1024,
-           status);
+    printf("%" PRId64 " %" PRId64 " %" PRId64 " %d\n", wall_ns, timeval_ns(usage.ru_utime) + timeval_ns(usage.ru_stime),
+           (int64_t)usage.ru_maxrss * 1024, status);
     return 0;
 }
