@@ -15,4 +15,6 @@ def processor():
 def describe():
     load = os.getloadavg()[0]
     cores = len(os.sched_getaffinity(0))
-    return f"{processor()}, {cores} cores, Linux {platform.release()}; load average at the start {load:.1f}"
+    priority = os.getpriority(os.PRIO_PROCESS, 0)
+    niceness = f", all measured at nice {priority}" if priority != 0 else ""
+    return f"{processor()}, {cores} cores, Linux {platform.release()}; load average at the start {load:.1f}{niceness}"
