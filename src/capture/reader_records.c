@@ -20,6 +20,11 @@ enum status cursor_take(struct cursor *cursor, uint64_t *value) {
     return STATUS_DAMAGED;
 }
 
+enum status reader_obey(struct reader *reader, enum status returned) {
+    reader->stopped = returned;
+    return returned;
+}
+
 static enum status take_u32(struct cursor *cursor, uint32_t *value) {
     uint64_t wide = 0;
     TRY(cursor_take(cursor, &wide));
@@ -68,7 +73,9 @@ static enum status tell_fact(struct reader *reader, struct cursor *cursor) {
     struct capture_text value;
     TRY(take_text(cursor, &key));
     TRY(take_text(cursor, &value));
-    return reader->visitor->fact != NULL ? reader->visitor->fact(reader->visitor->context, key, value) : STATUS_OK;
+    return reader->visitor->fact != NULL
+               ? reader_obey(reader, reader->visitor->fact(reader->visitor->context, key, value))
+               : STATUS_OK;
 }
 
 static enum status tell_string(struct reader *reader, const struct cursor *cursor) {
@@ -79,7 +86,9 @@ static enum status tell_string(struct reader *reader, const struct cursor *curso
         return STATUS_NOT_FOUND;
     }
     TRY(id_table_add(&reader->strings, &dense));
-    return reader->visitor->string != NULL ? reader->visitor->string(reader->visitor->context, dense, text) : STATUS_OK;
+    return reader->visitor->string != NULL
+               ? reader_obey(reader, reader->visitor->string(reader->visitor->context, dense, text))
+               : STATUS_OK;
 }
 
 static enum status take_string_id(const struct reader *reader, struct cursor *cursor, uint32_t *dense) {
@@ -112,7 +121,9 @@ static enum status tell_frame(struct reader *reader, struct cursor *cursor) {
         return status;
     }
     TRY(id_table_add(&reader->frames, &dense));
-    return reader->visitor->frame != NULL ? reader->visitor->frame(reader->visitor->context, dense, &frame) : STATUS_OK;
+    return reader->visitor->frame != NULL
+               ? reader_obey(reader, reader->visitor->frame(reader->visitor->context, dense, &frame))
+               : STATUS_OK;
 }
 
 static enum status take_stack(const struct reader *reader, struct cursor *cursor, uint32_t *parent, uint32_t *frame) {
@@ -136,8 +147,9 @@ static enum status tell_stack(struct reader *reader, struct cursor *cursor) {
         return status;
     }
     TRY(id_table_add(&reader->stacks, &dense));
-    return reader->visitor->stack != NULL ? reader->visitor->stack(reader->visitor->context, dense, parent, frame)
-                                          : STATUS_OK;
+    return reader->visitor->stack != NULL
+               ? reader_obey(reader, reader->visitor->stack(reader->visitor->context, dense, parent, frame))
+               : STATUS_OK;
 }
 
 /* *texts is the caller's to free. */
@@ -195,7 +207,7 @@ static enum status tell_process(struct reader *reader, struct cursor *cursor) {
     process.command = command;
     process.libraries = libraries;
     if (status == STATUS_OK && reader->visitor->process != NULL)
-        status = reader->visitor->process(reader->visitor->context, &process);
+        status = reader_obey(reader, reader->visitor->process(reader->visitor->context, &process));
     free(command);
     free(libraries);
     return status;
@@ -215,8 +227,8 @@ static enum status tell_process_end(struct reader *reader, struct cursor *cursor
     TRY(cursor_take(cursor, &time_ns));
     TRY(cursor_take(cursor, &wait_status));
     return reader->visitor->process_end != NULL
-               ? reader->visitor->process_end(reader->visitor->context, process, time_ns,
-                                              (int32_t)zigzag_decode(wait_status))
+               ? reader_obey(reader, reader->visitor->process_end(reader->visitor->context, process, time_ns,
+                                                                  (int32_t)zigzag_decode(wait_status)))
                : STATUS_OK;
 }
 
@@ -228,8 +240,9 @@ static enum status tell_counters(struct reader *reader, struct cursor *cursor) {
     TRY(cursor_take(cursor, &counters.missed));
     TRY(cursor_take(cursor, &counters.inconsistent));
     TRY(cursor_take(cursor, &counters.errors));
-    return reader->visitor->counters != NULL ? reader->visitor->counters(reader->visitor->context, process, &counters)
-                                             : STATUS_OK;
+    return reader->visitor->counters != NULL
+               ? reader_obey(reader, reader->visitor->counters(reader->visitor->context, process, &counters))
+               : STATUS_OK;
 }
 
 struct reader_thread *reader_find_thread(const struct reader *reader, uint32_t id) {
@@ -280,7 +293,9 @@ static enum status tell_thread(struct reader *reader, struct cursor *cursor) {
     TRY(reader_thread_of(reader, id, &known));
     known->told = true;
     thread.interpreter = (int64_t)(interpreter - 1);
-    return reader->visitor->thread != NULL ? reader->visitor->thread(reader->visitor->context, id, &thread) : STATUS_OK;
+    return reader->visitor->thread != NULL
+               ? reader_obey(reader, reader->visitor->thread(reader->visitor->context, id, &thread))
+               : STATUS_OK;
 }
 
 static enum status tell_thread_number(struct reader *reader, struct cursor *cursor,
@@ -292,7 +307,7 @@ static enum status tell_thread_number(struct reader *reader, struct cursor *curs
     const struct reader_thread *thread = reader_find_thread(reader, id);
     if (thread == NULL || !thread->told)
         return STATUS_NOT_FOUND;
-    return tell != NULL ? tell(reader->visitor->context, id, number) : STATUS_OK;
+    return tell != NULL ? reader_obey(reader, tell(reader->visitor->context, id, number)) : STATUS_OK;
 }
 
 static enum status tell_thread_end(struct reader *reader, struct cursor *cursor) {
@@ -362,7 +377,7 @@ enum status reader_tell_records(struct reader *reader, const uint8_t *payload, s
         enum status status = tell_next(reader, &cursor);
         if (status == STATUS_OK)
             continue;
-        if (status != STATUS_NOT_FOUND && status != STATUS_DAMAGED)
+        if (reader->stopped != STATUS_OK || (status != STATUS_NOT_FOUND && status != STATUS_DAMAGED))
             return status;
         reader->damage.lost_records++;
         /* NOT_FOUND speaks of what was lost, and costs itself. What cannot be is no writer's: nothing behind it counts.

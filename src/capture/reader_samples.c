@@ -89,7 +89,9 @@ enum status reader_tell_sample(struct reader *reader, uint8_t fields, struct cur
     sample.run = run <= CAPTURE_IDLE ? (enum capture_run)run : CAPTURE_RUN_UNKNOWN;
     sample.gil = (enum capture_gil)(thread->state >> STATE_GIL_SHIFT & STATE_GIL_MASK);
     sample.collecting = thread->state & STATE_COLLECTING;
-    return reader->visitor->sample != NULL ? reader->visitor->sample(reader->visitor->context, &sample) : STATUS_OK;
+    return reader->visitor->sample != NULL
+               ? reader_obey(reader, reader->visitor->sample(reader->visitor->context, &sample))
+               : STATUS_OK;
 }
 
 enum status reader_tell_event(struct reader *reader, struct cursor *cursor) {
@@ -115,5 +117,7 @@ enum status reader_tell_event(struct reader *reader, struct cursor *cursor) {
     TRY(reader_thread_of(reader, event.thread, &thread));
     if (!thread->told || !id_table_find(&reader->stacks, stack, &event.stack))
         return STATUS_NOT_FOUND;
-    return reader->visitor->event != NULL ? reader->visitor->event(reader->visitor->context, &event) : STATUS_OK;
+    return reader->visitor->event != NULL
+               ? reader_obey(reader, reader->visitor->event(reader->visitor->context, &event))
+               : STATUS_OK;
 }

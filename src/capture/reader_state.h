@@ -37,6 +37,7 @@ struct reader_thread {
 struct reader {
     const struct capture_visitor *visitor;
     struct capture_damage damage;
+    enum status stopped; /* what a callback returned that was not STATUS_OK */
     struct id_table strings, frames, stacks;
     struct map processes;    /* those told: number -> 1 */
     struct map thread_slots; /* id -> index in threads */
@@ -69,6 +70,9 @@ enum status cursor_take(struct cursor *cursor, uint64_t *value) MUST_USE;
 
 /* NULL when nothing is known of it. */
 struct reader_thread *reader_find_thread(const struct reader *reader, uint32_t id);
+/* Notes what a callback returned, and returns it. */
+enum status reader_obey(struct reader *reader, enum status returned) MUST_USE;
+
 /* Makes a thread known if it is not. STATUS_DAMAGED when there are more than any capture has. */
 enum status reader_thread_of(struct reader *reader, uint32_t id, struct reader_thread **thread) MUST_USE;
 
