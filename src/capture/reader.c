@@ -45,6 +45,7 @@ struct scan {
     uint8_t *stored; /* a chunk with its header; as large as one can be in this file */
     uint8_t *raw;    /* its payload, or what is being searched */
     size_t raw_capacity;
+    ZSTD_DCtx *decompressor;
 };
 
 /* How many of size_bytes were there. */
@@ -118,7 +119,8 @@ static enum status unpack(struct scan *scan, const struct chunk_header *header, 
         return STATUS_OK;
     }
     TRY(reserve_raw(scan, header->raw_bytes));
-    if (ZSTD_decompress(scan->raw, header->raw_bytes, stored, header->stored_bytes) == header->raw_bytes)
+    if (ZSTD_decompressDCtx(scan->decompressor, scan->raw, header->raw_bytes, stored, header->stored_bytes) ==
+        header->raw_bytes)
         *payload = scan->raw;
     return STATUS_OK;
 }
@@ -233,7 +235,10 @@ static enum status read_source(const struct source *source, const char *name, co
     uint64_t most_bytes = CAPTURE_CHUNK_HEADER_BYTES + (uint64_t)CAPTURE_CHUNK_MAX_BYTES;
     most_bytes = source->size_bytes < most_bytes ? source->size_bytes : most_bytes;
     scan.stored = malloc((size_t)most_bytes);
-    enum status status = scan.stored != NULL ? reserve_raw(&scan, SCAN_BYTES) : STATUS_FAILED;
+    scan.decompressor = ZSTD_createDCtx();
+    enum status status = STATUS_FAILED;
+    if (scan.stored != NULL && scan.decompressor != NULL)
+        status = reserve_raw(&scan, SCAN_BYTES);
     if (status == STATUS_OK)
         status = tell_chunks(&scan);
     if (status == STATUS_OK)
@@ -243,6 +248,7 @@ static enum status read_source(const struct source *source, const char *name, co
                            status == STATUS_FAILED ? "out of memory" : status_name(status));
     if (damage != NULL)
         *damage = reader.damage;
+    (void)ZSTD_freeDCtx(scan.decompressor);
     free(scan.stored);
     free(scan.raw);
     release_reader(&reader);
