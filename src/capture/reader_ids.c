@@ -19,23 +19,30 @@ enum status id_table_expect(struct id_table *table, uint64_t next) {
     return STATUS_OK;
 }
 
+static enum status start_run(struct id_table *table) {
+    if (table->run_count == table->run_capacity) {
+        size_t capacity = table->run_capacity > 0 ? table->run_capacity * 2 : 4;
+        struct id_run *grown = realloc(table->runs, capacity * sizeof *grown);
+        if (grown == NULL)
+            return STATUS_FAILED;
+        table->runs = grown;
+        table->run_capacity = capacity;
+    }
+    table->runs[table->run_count++] = (struct id_run){.first = table->next, .first_dense = table->next_dense};
+    return STATUS_OK;
+}
+
+static bool goes_on(const struct id_table *table) {
+    const struct id_run *last = &table->runs[table->run_count - 1];
+    return last->first + last->count == table->next;
+}
+
 enum status id_table_add(struct id_table *table, uint32_t *dense) {
     if (table->next == UINT32_MAX)
         return STATUS_DAMAGED;
-    struct id_run *last = table->run_count > 0 ? &table->runs[table->run_count - 1] : NULL;
-    if (last == NULL || last->first + last->count != table->next) {
-        if (table->run_count == table->run_capacity) {
-            size_t capacity = table->run_capacity > 0 ? table->run_capacity * 2 : 4;
-            struct id_run *grown = realloc(table->runs, capacity * sizeof *grown);
-            if (grown == NULL)
-                return STATUS_FAILED;
-            table->runs = grown;
-            table->run_capacity = capacity;
-        }
-        last = &table->runs[table->run_count++];
-        *last = (struct id_run){.first = table->next, .first_dense = table->next_dense};
-    }
-    last->count++;
+    if (table->run_count == 0 || !goes_on(table))
+        TRY(start_run(table));
+    table->runs[table->run_count - 1].count++;
     table->next++;
     *dense = table->next_dense++;
     return STATUS_OK;

@@ -66,16 +66,12 @@ static uint8_t classify(const struct attribute_options *options, const struct pr
 }
 
 static void classify_frames(struct work *work) {
-    const struct profile *profile = work->profile;
-    const char *last_file = NULL;
-    bool last_library = false;
-    for (size_t i = 0; i < profile->frame_count; i++) {
-        const struct profile_frame *frame = &profile->frames[i];
+    const struct profile_frame *frames = work->profile->frames;
+    work->frame_class[0] = FRAME_HIDDEN;
+    for (size_t i = 1; i < work->profile->frame_count; i++) {
         /* Neighbours often share the file, and globs are slow. */
-        bool is_like_last = frame->file == last_file && frame->is_library == last_library && i > 0;
-        work->frame_class[i] = is_like_last ? work->frame_class[i - 1] : classify(work->options, frame);
-        last_file = frame->file;
-        last_library = frame->is_library;
+        bool is_like_last = frames[i].file == frames[i - 1].file && frames[i].is_library == frames[i - 1].is_library;
+        work->frame_class[i] = is_like_last ? work->frame_class[i - 1] : classify(work->options, &frames[i]);
     }
 }
 

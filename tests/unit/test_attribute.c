@@ -272,7 +272,8 @@ static void test_agrees_with_a_walk_of_each_stack(void **state) {
             bool has_user = false;
             for (unsigned depth = (random = random * 1664525 + 1013904223) >> 29; depth > 0; depth--) {
                 unsigned word = (random = random * 1664525 + 1013904223) >> 29;
-                (void)strcat(strcat(words, WORDS[word]), " ");
+                size_t used = strlen(words);
+                (void)snprintf(words + used, sizeof words - used, "%s ", WORDS[word]);
                 bool is_user = strchr("@!", WORDS[word][0]) == NULL;
                 if (WORDS[word][0] != '!' && (is_user || !has_user)) {
                     seen = is_user && !has_user ? 0 : seen;
