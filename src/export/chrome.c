@@ -6,6 +6,7 @@
 #include "export/names.h"
 #include "export/timeline.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 enum { NS_PER_US_DECIMALS = 3 };
@@ -18,6 +19,7 @@ struct writer {
     uint32_t *frames; /* of the span at hand */
     uint32_t *open;   /* the functions that have begun, outermost first */
     size_t open_count;
+    struct buffer name;
     int64_t pid;
     uint64_t tid;
 };
@@ -36,58 +38,62 @@ static void put_phase(struct writer *writer, const char *phase, uint64_t time_ns
     put_ids(writer);
 }
 
-static void put_begin(struct writer *writer, uint32_t function, uint64_t time_ns) {
+/* The place is in the name: viewers find an event's end by its name (and some by its arguments, so there are none). */
+static void put_event(struct writer *writer, const char *phase, uint32_t function, uint64_t time_ns) {
     const struct profile_frame *frame = &writer->profile->frames[writer->functions.one_frame[function]];
-    struct json_stream *json = &writer->json;
-    put_phase(writer, "B", time_ns);
-    json_stream_key_text(json, "name", name_of_frame(frame));
-    json_stream_key_text(json, "cat", frame->is_library ? "library" : "python");
-    json_stream_open_key(json, "args", '{');
-    if (frame->file[0] != '\0')
-        json_stream_key_text(json, "file", frame->file);
-    if (frame->first_line >= 0)
-        json_stream_key_integer(json, "line", frame->first_line);
-    json_stream_close(json, '}');
-    json_stream_close(json, '}');
+    put_phase(writer, phase, time_ns);
+    json_stream_key_text(&writer->json, "cat", frame->is_library ? "library" : "python");
+    json_stream_key_text(&writer->json, "name", buffer_text(&writer->name));
+    json_stream_close(&writer->json, '}');
 }
 
-static void end_down_to(struct writer *writer, size_t depth, uint64_t time_ns) {
-    while (writer->open_count > depth) {
-        uint32_t function = writer->open[--writer->open_count];
-        put_phase(writer, "E", time_ns);
-        json_stream_key_text(&writer->json, "name",
-                             name_of_frame(&writer->profile->frames[writer->functions.one_frame[function]]));
-        json_stream_close(&writer->json, '}');
-    }
+static enum status put_call(struct writer *writer, const char *phase, uint32_t function, uint64_t time_ns) {
+    const struct profile_frame *frame = &writer->profile->frames[writer->functions.one_frame[function]];
+    buffer_clear(&writer->name);
+    TRY(buffer_append_text(&writer->name, name_of_frame(frame)));
+    if (frame->file[0] != '\0')
+        TRY(buffer_append_format(&writer->name, " (%s:%" PRId32 ")", frame->file, frame->first_line));
+    put_event(writer, phase, function, time_ns);
+    return STATUS_OK;
+}
+
+static enum status end_down_to(struct writer *writer, size_t depth, uint64_t time_ns) {
+    while (writer->open_count > depth)
+        TRY(put_call(writer, "E", writer->open[--writer->open_count], time_ns));
+    return STATUS_OK;
 }
 
 /* Ends what this span does not have any more, begins what is new in it. */
-static void put_span(struct writer *writer, const struct span *span) {
+static enum status put_span(struct writer *writer, const struct span *span) {
     size_t count = selection_frames(&writer->selection, span->stack, writer->frames);
     size_t same = 0;
     while (same < count && same < writer->open_count &&
            writer->functions.of_frame[writer->frames[same]] == writer->open[same])
         same++;
-    end_down_to(writer, same, span->start_ns);
+    /* What ends and what begins must not be at one instant where both have one name: some viewers sort the begin first
+     * then. A nanosecond between them is enough. */
+    uint64_t begin_ns = span->start_ns + (same < writer->open_count && span->length_ns > 1);
+    TRY(end_down_to(writer, same, span->start_ns));
     for (size_t i = same; i < count; i++) {
         uint32_t function = writer->functions.of_frame[writer->frames[i]];
-        put_begin(writer, function, span->start_ns);
+        TRY(put_call(writer, "B", function, begin_ns));
         writer->open[writer->open_count++] = function;
     }
+    return STATUS_OK;
 }
 
-static void put_thread(struct writer *writer, const struct timeline *timeline, uint32_t thread) {
+static enum status put_thread(struct writer *writer, const struct timeline *timeline, uint32_t thread) {
     struct timeline_cursor cursor = {0};
     struct span span;
     uint64_t end_ns = 0;
     while (timeline_next(timeline, thread, &cursor, &span)) {
         /* Nothing is known of a longer time without a sample. */
         if (span.start_ns > end_ns + span.length_ns)
-            end_down_to(writer, 0, end_ns);
-        put_span(writer, &span);
+            TRY(end_down_to(writer, 0, end_ns));
+        TRY(put_span(writer, &span));
         end_ns = span.start_ns + span.length_ns;
     }
-    end_down_to(writer, 0, end_ns);
+    return end_down_to(writer, 0, end_ns);
 }
 
 static void put_name(struct writer *writer, const char *what, const char *name) {
@@ -133,7 +139,7 @@ static enum status put_document(struct writer *writer, const struct timeline *ti
         writer->tid = thread->native_id != 0 ? thread->native_id : i;
         if (thread->name[0] != '\0')
             put_name(writer, "thread_name", thread->name);
-        put_thread(writer, timeline, i);
+        TRY(put_thread(writer, timeline, i));
         putc('\n', json->stream);
     }
     json_stream_close(json, ']');
@@ -156,12 +162,14 @@ enum status export_write_chrome(const struct profile *profile, const struct expo
     struct writer writer = {.profile = profile};
     struct timeline timeline = {0};
     json_stream_init(&writer.json, stream);
+    buffer_init(&writer.name, NAME_LIMIT_BYTES);
     enum status status = prepare(&writer, options);
     if (status == STATUS_OK)
         status = timeline_init(&timeline, &writer.selection, profile_main_measure(profile), true);
     if (status == STATUS_OK)
         status = put_document(&writer, &timeline);
     timeline_release(&timeline);
+    buffer_release(&writer.name);
     free(writer.frames);
     free(writer.open);
     functions_release(&writer.functions);

@@ -1,6 +1,7 @@
 /* Stacks as lines: "outermost;…;innermost weight", as flame graph tools read them. A frame is `file.py:function:line`;
- * with several threads the first entry is `thread NAME (ID)`. Weights are nanoseconds where they are times, so that
- * their sum is what was measured. */
+ * with several threads the first entry is `thread NAME (ID)`. Times are whole microseconds: some readers make a sample
+ * of each unit, and would never end with nanoseconds. What rounding takes from one line goes to the next, so that their
+ * sum is what was measured. */
 #include "base/buffer.h"
 #include "export/export.h"
 #include "export/names.h"
@@ -9,11 +10,19 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* How many bytes at `text` end a line for some reader: U+0085, U+2028 and U+2029 do for Python's splitlines(). */
+static size_t line_end_bytes(const unsigned char *text) {
+    if (text[0] == 0xc2 && text[1] == 0x85)
+        return 2;
+    return text[0] == 0xe2 && text[1] == 0x80 && (text[2] == 0xa8 || text[2] == 0xa9) ? 3 : 0;
+}
+
 /* ';' ends a frame and a line's end the stack: neither may come from a name. */
 static void put_plain(FILE *stream, const char *text) {
-    for (; *text != '\0'; text++) {
-        unsigned char byte = (unsigned char)*text;
-        putc(byte == ';' ? ',' : byte < ' ' ? ' ' : byte, stream);
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
+        size_t ends = line_end_bytes(at);
+        putc(ends > 0 || *at < ' ' ? ' ' : *at == ';' ? ',' : *at, stream);
+        at += ends > 0 ? ends : 1;
     }
 }
 
@@ -37,14 +46,29 @@ static enum status put_thread(FILE *stream, const struct profile *profile, uint3
     return status;
 }
 
+enum { NS_PER_US = 1000 };
+
+/* The whole units of a weight. `rest` carries from line to line what is no whole unit; it starts at half a unit. */
+static uint64_t whole_units(uint64_t weight, enum measure measure, uint64_t *rest) {
+    if (measure_unit(measure) != UNIT_NS)
+        return weight;
+    *rest += weight % NS_PER_US;
+    uint64_t units = weight / NS_PER_US + *rest / NS_PER_US;
+    *rest %= NS_PER_US;
+    return units;
+}
+
 static enum status put_entries(const struct selection *selection, uint32_t *frames, FILE *stream) {
     const struct profile *profile = selection->profile;
     enum measure measure = profile_main_measure(profile);
+    uint64_t rest = NS_PER_US / 2;
     bool names_threads = profile->thread_count > 1;
     for (size_t i = 0; i < profile->entry_count; i++) {
         const struct profile_entry *entry = &profile->entries[i];
-        uint64_t weight = profile_value(profile, i, measure);
-        if (weight == 0 || !selection_has(selection, entry->thread, entry->stack))
+        if (!selection_has(selection, entry->thread, entry->stack))
+            continue;
+        uint64_t weight = whole_units(profile_value(profile, i, measure), measure, &rest);
+        if (weight == 0)
             continue;
         size_t count = selection_frames(selection, entry->stack, frames);
         if (names_threads)

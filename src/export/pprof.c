@@ -150,7 +150,9 @@ static enum status put_functions(struct writer *writer) {
         buffer_clear(&writer->part);
         TRY(protobuf_append_number(&writer->part, FUNCTION_ID, i));
         TRY(append_string(writer, &writer->part, FUNCTION_NAME, name_of_frame(frame)));
-        TRY(append_string(writer, &writer->part, FUNCTION_SYSTEM_NAME, name_of_function(frame)));
+        /* A name that is the system's name too is taken for C++, and `<module>` for a template's arguments. */
+        if (name_of_function(frame) != name_of_frame(frame))
+            TRY(append_string(writer, &writer->part, FUNCTION_SYSTEM_NAME, name_of_function(frame)));
         TRY(append_string(writer, &writer->part, FUNCTION_FILE, frame->file));
         TRY(protobuf_append_number(&writer->part, FUNCTION_START_LINE,
                                    frame->first_line > 0 ? (uint64_t)frame->first_line : 0));

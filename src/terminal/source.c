@@ -1,5 +1,6 @@
 #include "terminal/source.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -72,9 +73,10 @@ static enum status index_lines(struct source_file *file) {
         return STATUS_FAILED;
     file->line_starts[file->line_count++] = 0;
     for (size_t i = 0; i < file->size_bytes; i++)
-        if (file->text[i] == '\n')
+        if (file->text[i] == '\n' && i + 1 < file->size_bytes)
             file->line_starts[file->line_count++] = i + 1;
-    file->line_starts[file->line_count] = file->size_bytes + 1;
+    bool has_last_newline = file->size_bytes > 0 && file->text[file->size_bytes - 1] == '\n';
+    file->line_starts[file->line_count] = file->size_bytes + !has_last_newline;
     return STATUS_OK;
 }
 

@@ -170,6 +170,7 @@ class Report {
 
   #search() {
     const words = this.find("search").value.trim();
+    this.searched = words;
     let found = null;
     if (words) {
       const functions = this.model.search(words);
