@@ -172,8 +172,8 @@ def test_mount_namespace(python, tmp_path, with_library):
         f" exec {hidden}/program \"$@\""
     )
     # For the program only: a libc among its libraries need not suit the tools.
-    for name, value in environment_of(python, hidden if with_library else tmp_path).items():
-        script = script.replace("exec ", f"exec env {name}={value} ", 1)
+    needed = environment_of(python, hidden if with_library else tmp_path)
+    script = script.replace("exec ", "exec env " + " ".join(f"{name}={value}" for name, value in needed.items()) + " ")
     with InNamespace(
         [*command, "sh", "-c", script, "sh"][:-1],
         "sh",
