@@ -146,6 +146,18 @@ static void release(struct looker *looker) {
     memory_pages_release(&looker->pages);
 }
 
+/* Whatever was found wrong in a process that has ended meanwhile is for that reason. */
+static enum status explain_failure(const struct process *process, enum status status, struct error *error) {
+    int pid = (int)process_pid(process);
+    if (status != STATUS_NO_PROCESS && !process_alive(process)) {
+        *error = (struct error){0};
+        return error_set(error, STATUS_NO_PROCESS, "process %d ended while it was being read", pid);
+    }
+    if (error->status != STATUS_OK)
+        return status;
+    return error_set(error, status, "cannot read process %d: %s", pid, status_name(status));
+}
+
 enum status look_take(struct process *process, const struct look_options *options, struct look *look,
                       struct error *error) {
     struct looker looker = {.process = process, .options = options, .look = look, .budget = look_budget};
@@ -164,11 +176,7 @@ enum status look_take(struct process *process, const struct look_options *option
             process_resume(process);
     }
     release(&looker);
-    if (status != STATUS_OK && error->status == STATUS_OK)
-        status = process_alive(process)
-                     ? error_set(error, status, "cannot read process %d: %s", (int)look->pid, status_name(status))
-                     : error_set(error, STATUS_NO_PROCESS, "process %d ended while it was being read", (int)look->pid);
-    return status;
+    return status == STATUS_OK ? STATUS_OK : explain_failure(process, status, error);
 }
 
 void look_free(struct look *look) {

@@ -31,7 +31,7 @@ def assert_promised(result, allowed):
 def test_starting_up(python):
     """From before the exec until the program's first line: its frames are its own or importlib's."""
     answers = []
-    for number in range(20):
+    for number in range(12):
         reads, writes = os.pipe()
         starting = subprocess.Popen(
             [python.path, "-c", f"import os, json, decimal; os.write({writes}, b'x'); os.read(0, 1)"],
@@ -61,10 +61,9 @@ def test_starting_up(python):
     assert answers
 
 
-@pytest.mark.parametrize("options", [["--json"], ["--json", "--locals"], ["--json", "--blocking"]], ids=" ".join)
-def test_shutting_down(python, options):
+def test_shutting_down(python):
     """Until the process is gone; the last answer is that it is gone."""
-    for _ in range(3):
+    for options in (["--json"], ["--json", "--locals"], ["--json", "--blocking"]) * 2:
         with Target(python, "shutting_down.py") as target:
             target.send()
             deadline_s = time.monotonic() + harness.TIMEOUT_S
@@ -73,15 +72,15 @@ def test_shutting_down(python, options):
             assert target.process.wait() in (0, 120)  # 120: standard output could not be flushed
 
 
-@pytest.mark.parametrize("options", [["--json"], ["--json", "--locals"], ["--json", "--blocking"]], ids=" ".join)
-def test_killed_during_the_look(python, options):
+def test_killed_during_the_look(python):
     """At instants all over the look."""
-    for number in range(15):
-        with Target(python, "callbacks.py") as target:
+    for number in range(12):
+        options = [["--json"], ["--json", "--locals"], ["--json", "--blocking"]][number % 3]
+        with Target(python, "names.py") as target:
             looking = subprocess.Popen(
                 [harness.STROBE, "dump", *options, str(target.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
-            for _ in range(number * 15):
+            for _ in range(number * 10):
                 os.sched_yield()
             os.kill(target.pid, signal.SIGKILL)
             output, errors = looking.communicate(timeout=harness.TIMEOUT_S)
@@ -93,7 +92,7 @@ def test_killed_during_the_look(python, options):
 
 def test_a_process_that_becomes_another(any_python):
     """exec: the same process id, another program."""
-    for _ in range(10):
+    for _ in range(5):
         code = "import os, sys; print('ready', flush=True); sys.stdin.readline(); os.execv('/bin/sleep', ['sleep', '1000'])"
         script = harness.TARGETS / "ready.py"
         with Target(any_python, script, options=["-c", code]) as target:

@@ -18,7 +18,7 @@ static bool ended(const struct live_memory *live) {
         return true;
     text[size] = '\0';
     struct proc_stat stat = {0};
-    return proc_parse_stat(text, &stat) != STATUS_OK || proc_state_ended(stat.state);
+    return proc_parse_stat(text, &stat) != STATUS_OK || proc_stat_ended(&stat);
 }
 
 /* After an exec the descriptor still belongs to the program before, which is gone: reads give 0 bytes. */

@@ -106,6 +106,11 @@ bool proc_state_ended(char state) {
     return state == 'Z' || state == 'X' || state == 'x';
 }
 
+bool proc_stat_ended(const struct proc_stat *stat) {
+    enum { PF_EXITING = 0x4 }; /* include/linux/sched.h */
+    return proc_state_ended(stat->state) || (stat->flags & PF_EXITING) != 0;
+}
+
 const char *proc_status_field(const char *text, const char *name) {
     size_t length = strlen(name);
     for (const char *line = text; line != NULL;) {

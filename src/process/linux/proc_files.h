@@ -27,6 +27,8 @@ enum status proc_parse_stat(const char *text, struct proc_stat *stat) MUST_USE;
 
 /* Whether the state letter is that of a thread that has ended. */
 bool proc_state_ended(char state);
+/* Also true on the way there: the memory is let go of before the state says so. */
+bool proc_stat_ended(const struct proc_stat *stat);
 
 /* The value of a field of /proc/PID/status ("NSpid"), or NULL. Ends at the newline, not at a NUL. */
 const char *proc_status_field(const char *text, const char *name);

@@ -187,7 +187,7 @@ pid_t process_own_pid(const struct process *process) {
 
 bool process_alive(const struct process *process) {
     struct proc_stat stat = {0};
-    return read_stat(process, &stat) == STATUS_OK && !proc_state_ended(stat.state);
+    return read_stat(process, &stat) == STATUS_OK && !proc_stat_ended(&stat);
 }
 
 struct memory *process_memory(struct process *process) {
