@@ -74,7 +74,8 @@ def test_shutting_down(python):
             deadline_s = time.monotonic() + harness.TIMEOUT_S
             while assert_promised(strobe("dump", *options, target.pid), {harness.NO_PROCESS}) != harness.NO_PROCESS:
                 assert time.monotonic() < deadline_s
-            assert target.process.wait() in (0, 120)  # 120: standard output could not be flushed
+            # Older versions crash at times when daemon threads run while they end, looked at or not.
+            assert target.process.wait() in (0, -signal.SIGSEGV)
 
 
 def test_killed_during_the_look(python):
