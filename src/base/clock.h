@@ -6,6 +6,7 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_US UINT64_C(1000)
 
 /* CLOCK_MONOTONIC. Signal-safe. */
 uint64_t clock_monotonic_ns(void);
@@ -13,5 +14,8 @@ uint64_t clock_monotonic_ns(void);
 uint64_t clock_unix_ns(void);
 /* Sleeps until CLOCK_MONOTONIC shows deadline_ns, or until a signal's handler has run. */
 void clock_sleep_until(uint64_t deadline_ns);
+
+/* How late the calling thread's sleeps may end, so that the system can wake several sleepers at once. */
+void clock_set_slack(uint64_t slack_ns);
 
 #endif

@@ -62,6 +62,11 @@ void code_cache_start_epoch(struct code_cache *cache);
  * no code object stands there, STATUS_UNREADABLE when nothing does. */
 enum status code_cache_get(struct code_cache *cache, remote_addr address, const struct code **code) MUST_USE;
 
+/* Whether `code`, found at its address before, was compared with what stands there since the last epoch began. */
+static inline bool code_cache_vouches(const struct code_cache *cache, const struct code *code) {
+    return code->checked_epoch == cache->epoch;
+}
+
 /* What the instruction at an offset (or the one whose cache lies there) can do to the stack of frames. Read from the
  * bytecode at the first call. OPCODE_HIDDEN when it cannot be told: anything is possible. */
 struct code_step {

@@ -9,7 +9,7 @@
 struct native_ids {
     struct process *process;             /* borrowed */
     const struct system_threads *system; /* borrowed */
-    struct map by_own_tid; /* -> index in system */
+    struct map by_own_tid;               /* -> index in system */
     bool *claimed;
     /* Where in the C library's struct pthread the thread id stands; learned from the main thread. SIZE_MAX: unknown. */
     size_t pthread_offset;

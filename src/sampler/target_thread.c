@@ -25,20 +25,30 @@ void target_thread_release(struct target_thread *thread) {
     thread->watch = NULL;
 }
 
+static bool is_same_activity(const struct thread_activity *one, const struct thread_activity *other) {
+    return one->switches == other->switches && one->cpu_ns == other->cpu_ns;
+}
+
 /* Brings thread->run up to date. *asleep: it has not run since the last look, so that its stack is the same still. */
 static enum status read_activity(struct target_thread *thread, uint64_t now_ns, bool *asleep) {
     struct thread_activity activity = {0};
     *asleep = false;
     if (thread->watch == NULL)
         return STATUS_OK;
+    /* Of a thread that runs, the stack is read in any case. */
+    if (thread->run == THREAD_RUNNING && now_ns - thread->activity_read_ns < STATE_PERIOD_NS)
+        return STATUS_OK;
+    thread->activity_read_ns = now_ns;
     enum status status = thread_watch_activity(thread->watch, &activity);
     if (status == STATUS_OK) {
-        bool moved = !thread->activity_known || activity.switches != thread->activity.switches ||
-                     activity.cpu_ns != thread->activity.cpu_ns;
+        bool moved = !thread->activity_known || !is_same_activity(&activity, &thread->activity);
         thread->activity = activity;
         thread->activity_known = true;
         *asleep = !moved && thread->run == THREAD_IDLE;
-        if (*asleep)
+        /* One that ran and has gone to sleep since was charged for what it used till then. */
+        bool runs_on = thread->run == THREAD_RUNNING && thread->run_checked_ns != 0 &&
+                       is_same_activity(&activity, &thread->activity_at_check);
+        if (*asleep || runs_on)
             return STATUS_OK;
     } else if (status == STATUS_NO_PROCESS) {
         return status;
@@ -46,6 +56,7 @@ static enum status read_activity(struct target_thread *thread, uint64_t now_ns, 
     if (now_ns - thread->run_checked_ns < STATE_PERIOD_NS && thread->run_checked_ns != 0)
         return STATUS_OK;
     thread->run_checked_ns = now_ns;
+    thread->activity_at_check = activity;
     return thread_watch_state(thread->watch, &thread->run);
 }
 

@@ -21,6 +21,8 @@ struct target_thread {
     uint64_t sampled_ns;     /* when the last sample was taken, or watching began */
     uint64_t cpu_start_ns;   /* of its CPU clock, when watching began */
     uint64_t cpu_charged_ns; /* of the CPU time since, what samples have been charged with */
+    uint64_t activity_read_ns;
+    struct thread_activity activity_at_check; /* what it was when `run` was last read */
     bool activity_known;
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool listed;                  /* mark of the list's last reading */

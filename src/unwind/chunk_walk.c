@@ -17,7 +17,8 @@ enum {
 struct walk {
     struct stack_tracker *tracker;
     const struct layout *layout;
-    const struct thread_state *thread;
+    struct thread_state *thread;
+    bool thread_known; /* *thread was read along with the copy, or since */
     size_t count;
     size_t top;
     const uint8_t *top_bytes; /* that frame in the copy */
@@ -64,6 +65,20 @@ static bool is_cleared(const struct walk *walk, const struct tracked_frame *trac
     return tracked->shown && frame_untag(walk->layout, load_u64(bytes + fields->f_funcobj)) == 0;
 }
 
+/* The code that this frame had at the last look, which is mostly the one it has now. */
+static bool known_code(const struct walk *walk, const struct frame *frame, uint64_t executable,
+                       const struct code **code) {
+    const struct stack_tracker *tracker = walk->tracker;
+    if (walk->count >= tracker->stack.count)
+        return false;
+    const struct tracked_frame *last = &tracker->stack.frames[walk->count];
+    if (last->executable != executable || last->address != frame->address || last->code == NULL ||
+        !code_cache_vouches(tracker->codes, last->code))
+        return false;
+    *code = last->code;
+    return true;
+}
+
 /* Fills in what a frame executes. STATUS_TORN when it cannot be executing that. */
 static enum status resolve(const struct walk *walk, const struct frame *frame, uint64_t executable,
                            struct tracked_frame *tracked) {
@@ -75,7 +90,8 @@ static enum status resolve(const struct walk *walk, const struct frame *frame, u
                                       .instruction_bytes = -1};
     if (frame->boundary)
         return STATUS_OK;
-    TRY(code_cache_get(tracker->codes, frame->code, &tracked->code));
+    if (!known_code(walk, frame, executable, &tracked->code))
+        TRY(code_cache_get(tracker->codes, frame->code, &tracked->code));
     TRY(code_bytecode_start(tracker->runtime, tracked->code, frame->tlbc_index, &start));
     int64_t offset = (int64_t)(frame->instruction - start);
     if (offset < -2 || offset > (int64_t)tracked->code->bytecode_bytes)
@@ -199,6 +215,16 @@ static bool may_have_entered(const struct walk *walk, const struct tracked_frame
     return step.family != OPCODE_CALL || !callee->shown || called_this(walk, bytes);
 }
 
+/* Reads the thread state if that was left out. STATUS_TORN when another chunk is the newest by now. */
+static enum status know_thread(struct walk *walk) {
+    remote_addr chunk = walk->thread->datastack_chunk;
+    if (walk->thread_known)
+        return STATUS_OK;
+    TRY(thread_state_read(walk->tracker->runtime, walk->thread->address, walk->thread));
+    walk->thread_known = true;
+    return walk->thread->datastack_chunk == chunk ? STATUS_OK : STATUS_TORN;
+}
+
 /* Whether the frame at `address` in the copy is the next one up; then it is added. */
 static enum status climb(struct walk *walk, remote_addr address, bool *climbed) {
     const struct layout_frame *fields = &walk->layout->frame;
@@ -206,9 +232,11 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
     struct frame frame;
     struct tracked_frame tracked;
     *climbed = false;
-    if (bytes == NULL)
-        /* The thread has got further than was thought. */
+    if (bytes == NULL) {
+        /* The thread may have got further than was thought. */
+        TRY(know_thread(walk));
         return address < walk->thread->datastack_top ? STATUS_TORN : STATUS_OK;
+    }
     if (frame_decode(walk->layout, address, bytes, &frame) != STATUS_OK || frame.owner != FRAME_OWNED_BY_THREAD)
         return STATUS_OK;
     uint64_t executable = load_u64(bytes + fields->f_executable);
@@ -281,10 +309,24 @@ static void drop_leftovers(struct walk *walk) {
         drop(walk);
 }
 
+/* Whether the copy itself shows that the chunk's innermost frame is the one that runs: what it runs is neither outside
+ * of the chunk nor in a newer one. From 3.14 on a frame has no stack pointer exactly while its own instructions run
+ * (_PyFrame_GetStackPointer, Include/internal/pycore_interpframe.h); before, only what its instruction can do tells. */
+static bool is_innermost(const struct walk *walk) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    if (walk->top == SIZE_MAX || walk->top + 1 != walk->count || walk->top_bytes == NULL ||
+        walk->tracker->stack.frames[walk->top].instruction_bytes < 0)
+        return false;
+    if (layout_has(fields->stacktop))
+        return top_step(walk).family == OPCODE_OTHER;
+    return load_u64(walk->top_bytes + fields->stackpointer) == 0;
+}
+
 /* The frames above the chunk's innermost one: generators that it runs. */
 static enum status climb_outside(struct walk *walk) {
-    remote_addr innermost = walk->thread->frame;
     bool ambiguous = may_run_generator(walk);
+    TRY(know_thread(walk));
+    remote_addr innermost = walk->thread->frame;
     if (!in_chunk(walk, innermost) && innermost != 0) {
         enum status status = put_outside(walk, innermost);
         if (status != STATUS_NOT_FOUND)
@@ -304,9 +346,14 @@ static void predict_outside(struct stack_tracker *tracker, size_t same) {
                 (struct outside_frame){.address = tracker->stack.frames[i].address};
 }
 
-enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state *thread, size_t same) {
+enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *thread, bool thread_known, size_t same) {
     const struct layout *layout = &tracker->runtime->layout;
-    struct walk walk = {.tracker = tracker, .layout = layout, .thread = thread, .count = same, .top = SIZE_MAX};
+    struct walk walk = {.tracker = tracker,
+                        .layout = layout,
+                        .thread = thread,
+                        .thread_known = thread_known,
+                        .count = same,
+                        .top = SIZE_MAX};
     remote_addr next = first_frame_address(tracker, layout, thread->datastack_chunk);
     for (size_t i = same; i-- > tracker->older_count;)
         if (tracker->stack.frames[i].end != 0) {
@@ -325,7 +372,11 @@ enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state 
     }
     if (status == STATUS_OK) {
         drop_leftovers(&walk);
-        status = climb_outside(&walk);
+        tracker->chunk_alone = is_innermost(&walk);
+        if (!tracker->chunk_alone)
+            status = climb_outside(&walk);
+        else if (!walk.thread_known)
+            thread->datastack_top = tracker->stack.frames[walk.top].end;
     }
     if (status != STATUS_OK) {
         /* Frames from `same` on were overwritten: what is left is what both looks agree on. */
@@ -338,7 +389,7 @@ enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state 
 }
 
 /* Frames of older chunks, found by following the links down from the newest chunk's first frame. */
-enum status chunk_walk_older(struct stack_tracker *tracker, const struct thread_state *thread) {
+enum status chunk_walk_older(struct stack_tracker *tracker, struct thread_state *thread) {
     const struct layout *layout = &tracker->runtime->layout;
     struct walk walk = {.tracker = tracker, .layout = layout, .thread = thread, .top = SIZE_MAX};
     stack_tracker_forget(tracker);

@@ -5,10 +5,12 @@
 #include "unwind/stack_tracker.h"
 
 /* Another chunk is the newest one now: finds the frames of the older ones, which stand still as long as it is. */
-enum status chunk_walk_older(struct stack_tracker *tracker, const struct thread_state *thread) MUST_USE;
+enum status chunk_walk_older(struct stack_tracker *tracker, struct thread_state *thread) MUST_USE;
 
 /* Walks the copy upwards from frame `same`, the first that may have changed. On STATUS_OK tracker->stack is the stack.
+ * Where the copy leaves open what runs, the thread state tells: it is read now unless it was read along.
  * STATUS_TORN: the copy cannot be vouched for; the frames below `same` are still right. */
-enum status chunk_walk(struct stack_tracker *tracker, const struct thread_state *thread, size_t same) MUST_USE;
+enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *thread, bool thread_known,
+                       size_t same) MUST_USE;
 
 #endif

@@ -37,6 +37,7 @@ void stack_tracker_forget(struct stack_tracker *tracker) {
     tracker->chunk = 0;
     tracker->last_copy_bytes = 0;
     tracker->outside_count = 0;
+    tracker->chunk_alone = false;
 }
 
 static enum status reserve_copies(struct stack_tracker *tracker, size_t size_bytes) {
@@ -112,6 +113,16 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
     return same_chunk ? STATUS_OK : STATUS_TORN;
 }
 
+/* The chunk alone, which is the thread's newest as far as is known. STATUS_TORN when it was given to another use. */
+static enum status read_chunk(struct stack_tracker *tracker, const struct thread_state *thread) {
+    size_t copy_bytes = 0, previous = tracker->runtime->layout.stack_chunk.previous;
+    TRY(prepare_copies(tracker, thread, &copy_bytes));
+    TRY(memory_read(tracker->runtime->live, thread->datastack_chunk, tracker->copy, copy_bytes));
+    tracker->copy_bytes = copy_bytes;
+    bool same = load_u64(tracker->copy + previous) == load_u64(tracker->last_copy + previous);
+    return same ? STATUS_OK : STATUS_TORN;
+}
+
 /* How many frames of last time end before the copies first differ: they and all that holds for them is as it was. */
 static size_t count_same(const struct stack_tracker *tracker) {
     enum { BLOCK_BYTES = 256 };
@@ -139,7 +150,9 @@ static void keep_copy(struct stack_tracker *tracker) {
 }
 
 static enum status attempt(struct stack_tracker *tracker, struct thread_state *thread) {
-    enum status status = read_at_once(tracker, thread);
+    bool alone = tracker->chunk_alone && tracker->outside_count == 0 && tracker->chunk == thread->datastack_chunk;
+    enum status status = alone ? read_chunk(tracker, thread) : read_at_once(tracker, thread);
+    tracker->chunk_alone = false;
     if (status == STATUS_UNREADABLE && tracker->outside_count > 0) {
         /* A generator that was there has gone, and its memory with it. */
         tracker->outside_count = 0;
@@ -149,7 +162,7 @@ static enum status attempt(struct stack_tracker *tracker, struct thread_state *t
     if (tracker->chunk != thread->datastack_chunk)
         TRY(chunk_walk_older(tracker, thread));
     size_t same = count_same(tracker);
-    TRY(chunk_walk(tracker, thread, same));
+    TRY(chunk_walk(tracker, thread, !alone, same));
     keep_copy(tracker);
     return STATUS_OK;
 }

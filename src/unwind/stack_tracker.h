@@ -4,7 +4,8 @@
  * at the upper end, so the copy is nearly of one instant; where the stack ended at that instant is found in the copy
  * itself, from the root up: a frame is live when it follows the one below in memory, says that it was called by it,
  * runs inside its code, and its caller stands on a call of it. The thread state's own pointer to the innermost frame is
- * of a later instant. It serves for what the copy cannot show: frames outside of the chunk (generators, calls from C).
+ * of a later instant. It serves for what the copy cannot show: frames outside of the chunk (generators, calls from C),
+ * and is not read where there can be none.
  *
  * What has not changed since the look before is not decoded again. */
 #ifndef STROBE_UNWIND_STACK_TRACKER_H
@@ -22,6 +23,7 @@ struct stack_tracker {
     struct code_cache *codes; /* borrowed */
     struct tracked_stack stack;
     bool failed;        /* the last look was not taken */
+    bool chunk_alone;   /* the chunk told all at the last look; so it is read alone at the next */
     size_t older_count; /* of them, those in older chunks */
     remote_addr chunk;
     remote_addr chunk_limit;
