@@ -47,7 +47,9 @@ int cli_finish_output(void);
 
 /* The commands. Each gets its own arguments, argv[0] being its name, and returns the exit status. */
 int command_attach(int argc, char **argv);
+int command_diff(int argc, char **argv);
 int command_dump(int argc, char **argv);
+int command_merge(int argc, char **argv);
 int command_report(int argc, char **argv);
 
 #endif

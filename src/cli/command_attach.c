@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEFAULT_RATE_HZ = 1000, MAX_RATE_HZ = 10000000 };
+enum { DEFAULT_RATE_HZ = 1000, MAX_RATE_HZ = 10000000, ANNOUNCEMENT_BYTES = 80 };
 
 static const char help[] = "Usage: strobe attach [OPTIONS] PID\n"
                            "\n"
@@ -167,19 +167,34 @@ static char *unnamed_capture(void) {
     return path;
 }
 
+/* The first signal ends the sampling, a second one the report. What was ignored (nohup) stays so. */
 static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = request_stop};
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    (void)sigaction(SIGHUP, &action, NULL);
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct sigaction old;
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            (void)sigaction(signals[i], &action, NULL);
+    }
+}
+
+static void announce(const struct attach_options *options, char text[static ANNOUNCEMENT_BYTES]) {
+    double duration_s = (double)options->sampler.duration_ns / (double)NS_PER_S;
+    if (options->sampler.duration_ns > 0)
+        (void)snprintf(text, ANNOUNCEMENT_BYTES, "sampling process %d for %g s", (int)options->pid, duration_s);
+    else
+        (void)snprintf(text, ANNOUNCEMENT_BYTES, "sampling process %d until it ends or Ctrl-C", (int)options->pid);
 }
 
 static enum status record(struct process *process, const struct attach_options *options, const char *path,
                           struct error *error) {
     static const enum capture_mode modes[] = {
         [SAMPLING_WALL] = CAPTURE_MODE_WALL, [SAMPLING_CPU] = CAPTURE_MODE_CPU, [SAMPLING_GIL] = CAPTURE_MODE_GIL};
-    struct recorder_options how = {options->sampler.rate_hz, modes[options->sampler.target.mode],
-                                   CAPTURE_ORIGIN_ATTACH};
+    struct recorder_options how = {options->sampler.rate_hz, modes[options->sampler.target.mode], CAPTURE_ORIGIN_ATTACH,
+                                   NULL};
+    char announcement[ANNOUNCEMENT_BYTES];
+    announce(options, announcement);
+    how.announcement = options->quiet ? NULL : announcement;
     struct capture_writer_options writing = {.tick_ns = capture_tick_ns(how.rate_hz), .in_background = true};
     struct capture_writer *writer = NULL;
     TRY(capture_writer_open(path, &writing, &writer, error));
@@ -209,8 +224,6 @@ int command_attach(int argc, char **argv) {
     if (path == NULL)
         return cli_fail(&(struct error){STATUS_FAILED, "there is no room for the capture"});
     catch_signals();
-    if (!options.quiet && options.sampler.duration_ns == 0)
-        cli_say("sampling process %d until it ends or Ctrl-C", (int)options.pid);
     enum status status = record(process, &options, path, &error);
     int exit_status = status == STATUS_OK ? report_captures(&path, 1, &options.report) : cli_fail(&error);
     if (options.no_capture || status == STATUS_NOT_PYTHON)

@@ -8,9 +8,11 @@ static const char help[] = "strobe shows what a running Python program does, and
                            "Usage: strobe COMMAND [OPTIONS] ...\n"
                            "\n"
                            "Commands:\n"
-                           "  dump PID        every thread's stack, once\n"
-                           "  attach PID      samples a running process, then reports\n"
-                           "  report CAPTURE  any report from what was captured\n"
+                           "  dump PID           every thread's stack, once\n"
+                           "  attach PID         samples a running process, then reports\n"
+                           "  report CAPTURE     any report from what was captured\n"
+                           "  diff BEFORE AFTER  compares two captures\n"
+                           "  merge A B -o OUT   adds captures up into one\n"
                            "\n"
                            "  --help       this text; 'strobe COMMAND --help' has every option\n"
                            "  --version    the version of strobe\n"
@@ -26,13 +28,13 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"attach", command_attach},
-    {"dump", command_dump},
-    {"report", command_report},
+    {"attach", command_attach}, {"diff", command_diff},     {"dump", command_dump},
+    {"merge", command_merge},   {"report", command_report},
 };
 
 int main(int argc, char **argv) {
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
     if (argc < 2)
         return cli_usage_error("", "no command given");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {

@@ -1,5 +1,7 @@
 #include "cli/recorder.h"
 
+#include "cli/cli.h"
+
 #include "base/clock.h"
 #include "base/map.h"
 
@@ -80,7 +82,11 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
         recorder->processes = grown;
         recorder->process_count = count;
     }
-    return add_process(recorder, process);
+    TRY(add_process(recorder, process));
+    if (recorder->options.announcement != NULL)
+        cli_say("%s", recorder->options.announcement);
+    recorder->options.announcement = NULL;
+    return STATUS_OK;
 }
 
 static enum status process_ended(struct sample_sink *sink, struct sampled_process *process,
@@ -129,7 +135,17 @@ static enum status intern_text(struct recorder *recorder, const char *text, uint
     return text == NULL ? STATUS_OK : capture_intern_string(recorder->writer, text, strlen(text), id);
 }
 
-static enum status intern_python_frame(struct recorder *recorder, const struct sample_frame *frame, uint32_t *id) {
+/* Before 3.9 a script is called as on the command line, often relative to where it was started. */
+static enum status intern_file(struct recorder *recorder, struct process *process, const char *name, uint32_t *id) {
+    char absolute[4096];
+    if (name != NULL && name[0] != '/' && name[0] != '<' && name[0] != '\0' &&
+        process_resolve_path(process, name, absolute, sizeof absolute) == STATUS_OK)
+        name = absolute;
+    return intern_text(recorder, name, id);
+}
+
+static enum status intern_python_frame(struct recorder *recorder, struct process *process,
+                                       const struct sample_frame *frame, uint32_t *id) {
     const struct code *code = frame->code;
     struct source_position position = {code->lines.first_line, -1, -1, -1};
     if (frame->instruction_bytes >= 0)
@@ -142,7 +158,7 @@ static enum status intern_python_frame(struct recorder *recorder, const struct s
                                    .first_line = code->lines.first_line};
     TRY(intern_text(recorder, code->name, &record.function));
     TRY(intern_text(recorder, code->qualname, &record.qualname));
-    TRY(intern_text(recorder, code->filename, &record.file));
+    TRY(intern_file(recorder, process, code->filename, &record.file));
     return capture_intern_frame(recorder->writer, &record, id);
 }
 
@@ -163,15 +179,16 @@ static uint64_t key_of(const struct sample_frame *frame) {
     return (uint64_t)frame->code->serial << 32 | (uint32_t)(frame->instruction_bytes + 1);
 }
 
-static enum status frame_id(struct recorder *recorder, struct recorded_process *process,
+static enum status frame_id(struct recorder *recorder, const struct sampled_process *sampled,
                             const struct sample_frame *frame, uint32_t *id) {
+    struct recorded_process *process = &recorder->processes[sampled->number];
     uint64_t key = key_of(frame), known = 0;
     if (map_get(&process->frames, key, &known)) {
         *id = (uint32_t)known;
         return STATUS_OK;
     }
     if (frame->kind == SAMPLE_FRAME_PYTHON)
-        TRY(intern_python_frame(recorder, frame, id));
+        TRY(intern_python_frame(recorder, sampled->process, frame, id));
     else
         TRY(intern_other_frame(recorder, frame->kind, id));
     return map_set(&process->frames, key, *id);
@@ -206,7 +223,7 @@ static enum status reserve(struct recorded_thread *thread, size_t count) {
 /* The id of the sample's stack: from where it differs from the thread's last one on, frame by frame. */
 static enum status stack_id(struct recorder *recorder, struct recorded_thread *thread, const struct sample *sample,
                             uint32_t *id) {
-    struct recorded_process *process = &recorder->processes[sample->thread->process->number];
+    const struct sampled_process *process = sample->thread->process;
     size_t from = sample->unchanged < thread->valid ? sample->unchanged : thread->valid;
     TRY(reserve(thread, sample->count));
     thread->valid = from;

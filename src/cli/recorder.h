@@ -12,6 +12,7 @@ struct recorder_options {
     double rate_hz;
     enum capture_mode mode;
     enum capture_origin origin;
+    const char *announcement; /* said to the user when sampling has begun; NULL: nothing */
 };
 
 /* Records into `writer`, which stays the caller's. NULL when there is no memory. */

@@ -69,7 +69,7 @@ void report_complete_options(struct report_options *options) {
         options->format = export_find_path(options->output);
 }
 
-static enum status open_source(void *context, const char *path, int *fd) {
+enum status report_open_source(void *context, const char *path, int *fd) {
     (void)context;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     return *fd >= 0 ? STATUS_OK : STATUS_NOT_FOUND;
@@ -80,23 +80,27 @@ static enum status line_of_source(void *context, const char *path, int32_t numbe
     return source_line(context, path, number, text, size_bytes);
 }
 
-static size_t terminal_width(FILE *stream) {
+size_t report_terminal_width(FILE *stream) {
     struct winsize size;
     if (!isatty(fileno(stream)) || ioctl(fileno(stream), TIOCGWINSZ, &size) != 0)
         return 0;
     return size.ws_col;
 }
 
+struct attribute_options report_attribute_options(const struct report_options *options) {
+    return (struct attribute_options){.all = options->all,
+                                      .only = options->only,
+                                      .only_count = options->only_count,
+                                      .exclude = options->exclude,
+                                      .exclude_count = options->exclude_count,
+                                      .thread = ATTRIBUTE_ANY,
+                                      .process = ATTRIBUTE_ANY};
+}
+
 static enum status write_report(const struct profile *profile, const struct report_options *options, FILE *stream,
                                 struct error *error) {
-    struct attribute_options attribute = {.all = options->all,
-                                          .only = options->only,
-                                          .only_count = options->only_count,
-                                          .exclude = options->exclude,
-                                          .exclude_count = options->exclude_count,
-                                          .thread = ATTRIBUTE_ANY,
-                                          .process = ATTRIBUTE_ANY};
-    struct source_cache *sources = source_cache_new(open_source, NULL);
+    struct attribute_options attribute = report_attribute_options(options);
+    struct source_cache *sources = source_cache_new(report_open_source, NULL);
     if (sources == NULL)
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     enum status status;
@@ -104,7 +108,7 @@ static enum status write_report(const struct profile *profile, const struct repo
         struct export_options export = {&attribute, line_of_source, sources};
         status = options->format->write(profile, &export, stream, error);
     } else {
-        struct report_table_options table = {&attribute, sources, options->lines, terminal_width(stream),
+        struct report_table_options table = {&attribute, sources, options->lines, report_terminal_width(stream),
                                              cli_wants_colour(stream)};
         status = report_table_write(profile, &table, stream, error);
     }
@@ -117,17 +121,22 @@ static bool leaves_out_idle(const struct report_options *options) {
     return !options->idle && options->format != NULL && strcmp(options->format->name, "json") != 0;
 }
 
+enum status report_load_capture(struct profile *profile, const char *path, const struct profile_load_options *how,
+                                struct error *damage, struct error *error) {
+    size_t processes_before = profile->process_count;
+    enum status status = profile_add_capture(profile, path, how, error);
+    if (status != STATUS_DAMAGED || profile->process_count == processes_before)
+        return status;
+    *damage = *error;
+    return STATUS_OK;
+}
+
 static enum status load(struct profile *profile, const char *const *paths, size_t count,
                         const struct report_options *options, struct error *damage, struct error *error) {
     struct profile_load_options how = {.without_idle = leaves_out_idle(options),
                                        .with_samples = options->format != NULL && options->format->wants_samples};
-    for (size_t i = 0; i < count; i++) {
-        enum status status = profile_add_capture(profile, paths[i], &how, error);
-        if (status == STATUS_DAMAGED)
-            *damage = *error;
-        else
-            TRY(status);
-    }
+    for (size_t i = 0; i < count; i++)
+        TRY(report_load_capture(profile, paths[i], &how, damage, error));
     return STATUS_OK;
 }
 

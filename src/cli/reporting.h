@@ -48,6 +48,17 @@ bool report_take_option(struct report_options *options, int option, const char *
 /* After the last option: takes the format from the output's name where none was given. */
 void report_complete_options(struct report_options *options);
 
+/* What the attribution is to count. Borrows the options' globs. */
+struct attribute_options report_attribute_options(const struct report_options *options);
+/* Adds a capture to the profile. What is missing from it is no failure but lands in *damage; that nothing could be read
+ * is one. */
+enum status report_load_capture(struct profile *profile, const char *path, const struct profile_load_options *how,
+                                struct error *damage, struct error *error) MUST_USE;
+/* For source_cache_new: opens files by their path. */
+enum status report_open_source(void *context, const char *path, int *fd);
+/* Columns of a terminal; 0 for what is none. */
+size_t report_terminal_width(FILE *stream);
+
 /* Makes the report from one or more captures. Returns the exit status; says what went wrong. */
 int report_captures(const char *const *paths, size_t count, const struct report_options *options);
 

@@ -71,6 +71,7 @@ enum status target_open(struct process *process, uint32_t number, pid_t parent_p
     target->options = *options;
     target->sink = sink;
     target->sampled = (struct sampled_process){.number = number,
+                                               .process = process,
                                                .pid = process_pid(process),
                                                .parent_pid = parent_pid,
                                                .start_ns = clock_monotonic_ns(),

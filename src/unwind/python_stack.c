@@ -123,9 +123,9 @@ static enum status take_copy(struct stack_reader *reader) {
 }
 
 static enum status add_tracked(struct stack_reader *reader, struct python_stack *stack) {
-    const struct stack_tracker *tracker = &reader->tracker;
-    for (size_t i = tracker->count; i-- > 0;) {
-        const struct tracked_frame *from = &tracker->frames[i];
+    const struct tracked_stack *tracked = &reader->tracker.stack;
+    for (size_t i = tracked->count; i-- > 0;) {
+        const struct tracked_frame *from = &tracked->frames[i];
         struct stack_frame frame = {.frame = {.address = from->address, .instruction = from->instruction},
                                     .code = from->code,
                                     .instruction_bytes = from->instruction_bytes};
@@ -147,11 +147,11 @@ static enum status add_tracked(struct stack_reader *reader, struct python_stack 
  * understood must not look like the end. */
 static enum status attempt_tracked(struct stack_reader *reader, struct thread_state *thread,
                                    struct python_stack *stack) {
-    const struct stack_tracker *tracker = &reader->tracker;
+    const struct tracked_stack *tracked = &reader->tracker.stack;
     stack->count = 0;
     stack_tracker_forget(&reader->tracker);
     TRY(stack_tracker_look(&reader->tracker, thread, 1));
-    remote_addr innermost = tracker->count > 0 ? tracker->frames[tracker->count - 1].address : 0;
+    remote_addr innermost = tracked->count > 0 ? tracked->frames[tracked->count - 1].address : 0;
     if (innermost != thread->frame)
         return STATUS_TORN;
     TRY(take_copy(reader));

@@ -48,6 +48,26 @@ static int open_in_root(int root_fd, const char *path) {
     return openat(root_fd, path, O_PATH | O_CLOEXEC);
 }
 
+enum status process_resolve_path(struct process *process, const char *path, char *absolute, size_t capacity) {
+    char relative[4096];
+    struct stat info;
+    while (strncmp(path, "./", 2) == 0)
+        path += 2 + strspn(path + 2, "/");
+    int length = snprintf(relative, sizeof relative, "cwd/%s", path);
+    if (path[0] == '/' || length < 0 || (size_t)length >= sizeof relative)
+        return STATUS_NOT_FOUND;
+    if (fstatat(process->dir_fd, relative, &info, 0) != 0 || !S_ISREG(info.st_mode))
+        return STATUS_NOT_FOUND;
+    ssize_t folder_bytes = readlinkat(process->dir_fd, "cwd", absolute, capacity);
+    if (folder_bytes <= 0 || absolute[0] != '/')
+        return STATUS_NOT_FOUND;
+    size_t end = (size_t)folder_bytes - (absolute[folder_bytes - 1] == '/');
+    if (end + 1 + strlen(path) + 1 > capacity)
+        return STATUS_NOT_FOUND;
+    (void)snprintf(absolute + end, capacity - end, "/%s", path);
+    return STATUS_OK;
+}
+
 enum status process_open_path(struct process *process, const char *path, int *fd) {
     *fd = -1;
     int dir_fd = openat(process->dir_fd, path[0] == '/' ? "root" : "cwd", O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -1,0 +1,118 @@
+#include "cli/cli.h"
+#include "cli/diff_json.h"
+#include "cli/reporting.h"
+
+#include "terminal/diff_table.h"
+
+#include <getopt.h>
+#include <string.h>
+
+static const char help[] = "Usage: strobe diff [OPTIONS] BEFORE AFTER\n"
+                           "\n"
+                           "Compares two captures, by line and by function; what changed most comes first. The\n"
+                           "figures of AFTER are scaled to the time that BEFORE was sampled.\n"
+                           "\n"
+                           "  -f, --format NAME  table or json (default table)\n"
+                           "  -o, --output FILE  write it there (default: standard output)\n"
+                           "  --all              library code stands for itself; without it, it is charged\n"
+                           "                     to the user's line that called it\n"
+                           "  --running          leave out the time in which threads waited\n"
+                           "  --only GLOB        only files that match count as the user's code\n"
+                           "  --exclude GLOB     files that match are charged to their callers\n"
+                           "  --lines N          show at most N lines (default 25)\n"
+                           "  --help             this text\n";
+
+enum { OPTION_RUNNING = 256 };
+
+struct diff_options {
+    struct report_options report;
+    bool running;
+    const char *before;
+    const char *after;
+};
+
+static const char *take_option(struct diff_options *options, int option, const char *value) {
+    const char *problem = NULL;
+    if (option == OPTION_RUNNING)
+        options->running = true;
+    else if (!report_take_option(&options->report, option, value, &problem))
+        problem = "there is no such option, or its value is missing";
+    return problem;
+}
+
+/* -1 to go on, else the exit status. */
+static int parse(int argc, char **argv, struct diff_options *options) {
+    static const struct option known[] = {
+        {"format", required_argument, NULL, 'f'},
+        {"output", required_argument, NULL, 'o'},
+        {"all", no_argument, NULL, REPORT_OPTION_ALL},
+        {"running", no_argument, NULL, OPTION_RUNNING},
+        {"only", required_argument, NULL, REPORT_OPTION_ONLY},
+        {"exclude", required_argument, NULL, REPORT_OPTION_EXCLUDE},
+        {"lines", required_argument, NULL, REPORT_OPTION_LINES},
+        {"help", no_argument, NULL, 'h'},
+        {0},
+    };
+    int option;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "hf:o:", known, NULL)) != -1) {
+        if (option == 'h') {
+            fputs(help, stdout);
+            return cli_finish_output();
+        }
+        const char *problem = take_option(options, option, optarg);
+        if (problem != NULL)
+            return cli_usage_error("diff", "%s: '%s'", problem, optarg != NULL ? optarg : argv[optind - 1]);
+    }
+    if (argc - optind != 2)
+        return cli_usage_error("diff", "two captures are compared, %d given", argc - optind);
+    report_complete_options(&options->report);
+    if (options->report.format != NULL && strcmp(options->report.format->name, "json") != 0)
+        return cli_usage_error("diff", "a comparison is a table or json, not %s", options->report.format->name);
+    options->before = argv[optind];
+    options->after = argv[optind + 1];
+    return -1;
+}
+
+static enum status write_comparison(const struct profile *before, const struct profile *after,
+                                    const struct report_options *options, FILE *stream, struct error *error) {
+    struct attribute_options attribute = report_attribute_options(options);
+    if (options->format != NULL)
+        return diff_json_write(before, after, &attribute, stream, error);
+    struct source_cache *sources = source_cache_new(report_open_source, NULL);
+    struct diff_table_options table = {&attribute, sources, options->lines, report_terminal_width(stream),
+                                       cli_wants_colour(stream)};
+    enum status status = diff_table_write(before, after, &table, stream, error);
+    source_cache_free(sources);
+    return status;
+}
+
+static enum status compare(const struct diff_options *options, struct profile *before, struct profile *after,
+                           struct error *damage, struct error *error) {
+    const struct profile_load_options how = {.without_idle = options->running};
+    struct output_file file;
+    if (before == NULL || after == NULL)
+        return error_set(error, STATUS_FAILED, "there is not enough memory");
+    TRY(report_load_capture(before, options->before, &how, damage, error));
+    TRY(report_load_capture(after, options->after, &how, damage, error));
+    TRY(output_open(&file, options->report.output, error));
+    enum status status = write_comparison(before, after, &options->report, file.stream, error);
+    enum status closed = output_close(&file, status == STATUS_OK, error);
+    return status == STATUS_OK ? closed : status;
+}
+
+int command_diff(int argc, char **argv) {
+    struct diff_options options = {0};
+    struct error error = {0}, damage = {0};
+    int ended = parse(argc, argv, &options);
+    if (ended >= 0)
+        return ended;
+    struct profile *before = profile_new(), *after = profile_new();
+    enum status status = compare(&options, before, after, &damage, &error);
+    profile_free(before);
+    profile_free(after);
+    if (status != STATUS_OK)
+        return cli_fail(&error);
+    int finished = cli_finish_output();
+    return damage.status != STATUS_OK ? cli_fail(&damage) : finished;
+}
