@@ -101,10 +101,11 @@ static void span_at(const struct timeline *timeline, size_t place, uint64_t end_
         span_of_entry(timeline, number, end_ns, span);
 }
 
-/* Samples never come at the very end of the one before: what lies within two periods is one run of the stack. */
+/* A sample stands for the time since the one before, so one run of a stack has hardly a gap: a longer one is time that
+ * nobody saw, or in which the thread did not run. */
 static bool touches(const struct span *span, const struct span *next) {
     uint64_t gap = next->start_ns - (span->start_ns + span->length_ns);
-    return gap <= next->length_ns;
+    return gap <= next->length_ns / 2;
 }
 
 bool timeline_next(const struct timeline *timeline, uint32_t thread, struct timeline_cursor *cursor,
