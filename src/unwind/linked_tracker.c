@@ -10,11 +10,15 @@ enum {
     MAX_OTHERS = 24,
     /* Frames whose caller changes, which are read first. */
     MAX_SHIFTY = 12,
+    /* After so many frames the pointer to the innermost one is read again. */
+    CHECK_FRAMES = 3,
     /* So many looks does a frame that was not seen stay read along, and a frame whose caller changed read first. */
     MEMORY_LOOKS = 1024,
     MAX_CONTEXTS = 1 << 14,
     /* What was seen so many times less often than something else was not seen. */
     CONTEXT_RATIO = 10,
+    MAX_SITES = 1 << 14,
+    SITES = 4,
     /* Of a frame, so many callers are remembered. */
     SHIFTY_CALLERS = 4,
     MAX_FRAMES = 1 << 20,
@@ -35,11 +39,18 @@ struct linked_head {
     remote_addr callers[SHIFTY_CALLERS]; /* its callers when it was seen running, the last one first, */
     remote_addr own_code;                /* and what it ran then itself */
     uint32_t caller_index;               /* where its caller's head was found last */
+    uint32_t position;                   /* in the order, at the last look */
     uint32_t depth;                      /* callers above it when it was last part of the stack */
     bool shifty;                         /* is read first */
     const struct code *code;             /* NULL: not looked up yet */
     uint32_t code_epoch;
     uint32_t next_free;
+};
+
+/* From which instructions one code calls another, and how often that was seen. */
+struct call_sites {
+    int32_t instruction_bytes[SITES];
+    uint32_t weight[SITES];
 };
 
 static const struct layout *layout_of(const struct linked_tracker *tracker) {
@@ -58,6 +69,8 @@ void linked_tracker_release(struct linked_tracker *tracker) {
     tracked_stack_release(&tracker->stack);
     map_release(&tracker->by_address);
     map_release(&tracker->contexts);
+    map_release(&tracker->sites_by_pair);
+    free(tracker->sites);
     free(tracker->heads);
     free(tracker->order);
     free(tracker->chain);
@@ -77,6 +90,8 @@ static void forget_heads(struct linked_tracker *tracker) {
 void linked_tracker_forget(struct linked_tracker *tracker) {
     forget_heads(tracker);
     map_clear(&tracker->contexts);
+    map_clear(&tracker->sites_by_pair);
+    tracker->site_count = 0;
     tracker->stack.count = 0;
     tracker->stack.unchanged = 0;
     tracker->frame_type = 0;
@@ -134,17 +149,19 @@ static enum status read_at_once(struct linked_tracker *tracker, struct thread_st
     size_t head_bytes = frame_head_size(layout_of(tracker));
     if (span > sizeof tracker->thread_bytes)
         return STATUS_LIMIT;
-    TRY(reserve(&tracker->pieces, &tracker->piece_capacity, tracker->order_count + 3, sizeof tracker->pieces[0]));
+    TRY(reserve(&tracker->pieces, &tracker->piece_capacity, tracker->order_count + LINKED_MAX_CHECKS + 2,
+                sizeof tracker->pieces[0]));
     struct memory_piece *pieces = tracker->pieces;
-    /* Right behind the shifty ones, too: if it is the same by then, they are right. */
-    struct memory_piece slot_again = {thread->frame_slot, &tracker->frame_meanwhile, sizeof(remote_addr)};
-    tracker->frame_meanwhile = 0;
+    tracker->check_count = 0;
     pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
     for (size_t i = 0; i < tracker->order_count; i++) {
         struct linked_head *head = &tracker->heads[tracker->order[i]];
-        if (i == tracker->shifty_count)
-            pieces[count++] = slot_again;
+        head->position = (uint32_t)i;
         pieces[count++] = (struct memory_piece){head->address, head->bytes, head_bytes};
+        if (i % CHECK_FRAMES == CHECK_FRAMES - 1 && tracker->check_count < LINKED_MAX_CHECKS) {
+            remote_addr *check = &tracker->checks[tracker->check_count++];
+            pieces[count++] = (struct memory_piece){thread->frame_slot, check, sizeof *check};
+        }
     }
     pieces[count++] = (struct memory_piece){thread->frame_slot, &tracker->frame_after, sizeof tracker->frame_after};
     tracker->look++;
@@ -227,11 +244,13 @@ static enum status guess_caller(struct linked_tracker *tracker, uint32_t index, 
     *caller = frame->previous;
     if (runs_at(tracker, frame->previous, head.caller_index))
         return STATUS_OK;
+    /* It may have been left as well; then its own caller is looked for in the same way. */
     *caller = head.callers[0];
-    if (head.own_code == frame->code && runs_at(tracker, head.callers[0], head.caller_index))
+    if (head.own_code == frame->code && *caller != 0)
         return STATUS_OK;
-    if (frame->previous != 0)
-        return STATUS_TORN;
+    *caller = frame->previous;
+    if (*caller != 0)
+        return STATUS_OK;
     /* A generator that has yielded, most likely to what runs now. */
     *caller = running_after(tracker);
     return *caller != 0 && *caller != frame->address ? STATUS_OK : STATUS_TORN;
@@ -338,7 +357,7 @@ static enum status follow(struct linked_tracker *tracker, remote_addr address) {
     /* Brent's way to notice a chain that bites its tail: compare with a frame left behind ever longer ago. */
     remote_addr left_behind = 0;
     uint32_t guess = UINT32_MAX;
-    bool certain = tracker->frame_meanwhile == address;
+    bool certain = tracker->check_count > 0 && tracker->checks[0] == address;
     remote_addr callee = 0;
     tracker->chain_count = 0;
     while (address != 0) {
@@ -360,6 +379,9 @@ static enum status follow(struct linked_tracker *tracker, remote_addr address) {
         TRY(find_caller(tracker, index, &frame, &address));
         guess = tracker->heads[index].caller_index;
     }
+    /* The outermost frame stays; a chain that ends in another was not one. */
+    if (tracker->chain_count > 1 && !is_running(tracker, &tracker->heads[tracker->chain[tracker->chain_count - 1]]))
+        return STATUS_TORN;
     for (size_t i = 0; i < tracker->chain_count; i++)
         note_place(tracker, tracker->chain[i], tracker->chain_count - 1 - i);
     return STATUS_OK;
@@ -374,10 +396,94 @@ static enum status get_code(struct linked_tracker *tracker, struct linked_head *
     return STATUS_OK;
 }
 
-/* Where a caller stood when it called, given where it stands now: at that call, or behind it if it has gone on. */
-static int32_t calling_instruction(struct linked_tracker *tracker, const struct code *code, int32_t instruction_bytes) {
+/* Whether the frame at `address` or one of its callers is `wanted`, as far as heads were read. */
+static bool leads_to(struct linked_tracker *tracker, remote_addr address, const struct linked_head *wanted) {
+    for (unsigned hops = 0; hops < MAX_OTHERS && address != 0; hops++) {
+        uint64_t index = 0;
+        if (address == wanted->address)
+            return true;
+        if (!map_get(&tracker->by_address, address, &index) || tracker->heads[index].read != tracker->look)
+            return false;
+        address = load_u64(tracker->heads[index].bytes + layout_of(tracker)->frame_object.f_back);
+    }
+    return false;
+}
+
+/* Whether a caller was read while the frame it has called was on the stack: before and after, it was. */
+static bool is_caught_calling(struct linked_tracker *tracker, const struct linked_head *caller,
+                              const struct linked_head *callee) {
+    size_t check = caller->position / CHECK_FRAMES;
+    if (check >= tracker->check_count || !is_running(tracker, caller) || !is_running(tracker, callee) ||
+        !leads_to(tracker, tracker->checks[check], callee))
+        return false;
+    return check == 0 || leads_to(tracker, tracker->checks[check - 1], callee);
+}
+
+static uint64_t sites_key(const struct code *caller, const struct code *callee) {
+    return ((uint64_t)caller->serial << 32 | callee->serial) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* What is known of where one code calls another; NULL when there is no memory, or nothing and nothing to add. */
+static struct call_sites *get_sites(struct linked_tracker *tracker, const struct code *caller,
+                                    const struct code *callee, bool add) {
+    uint64_t index = 0;
+    if (map_get(&tracker->sites_by_pair, sites_key(caller, callee), &index))
+        return &tracker->sites[index];
+    if (!add)
+        return NULL;
+    if (tracker->site_count >= MAX_SITES) {
+        map_clear(&tracker->sites_by_pair);
+        tracker->site_count = 0;
+    }
+    if (reserve(&tracker->sites, &tracker->site_capacity, tracker->site_count + 1, sizeof tracker->sites[0]) !=
+            STATUS_OK ||
+        map_set(&tracker->sites_by_pair, sites_key(caller, callee), tracker->site_count) != STATUS_OK)
+        return NULL;
+    tracker->sites[tracker->site_count] = (struct call_sites){0};
+    return &tracker->sites[tracker->site_count++];
+}
+
+static void note_site(struct linked_tracker *tracker, const struct code *caller, const struct code *callee,
+                      int32_t instruction_bytes) {
+    struct call_sites *sites = get_sites(tracker, caller, callee, true);
+    if (sites == NULL)
+        return;
+    size_t least = 0;
+    for (size_t i = 0; i < SITES; i++) {
+        if (sites->weight[i] > 0 && sites->instruction_bytes[i] == instruction_bytes) {
+            sites->weight[i]++;
+            return;
+        }
+        if (sites->weight[i] < sites->weight[least])
+            least = i;
+    }
+    sites->instruction_bytes[least] = instruction_bytes;
+    sites->weight[least] = 1;
+}
+
+/* Where a caller stood when it called, given where it stands now: there, or it has gone on since. */
+static int32_t calling_instruction(struct linked_tracker *tracker, const struct code *caller, const struct code *callee,
+                                   int32_t instruction_bytes) {
+    const struct call_sites *sites = get_sites(tracker, caller, callee, false);
+    uint64_t best = 0;
+    int32_t site = -1;
+    for (size_t i = 0; sites != NULL && i < SITES; i++)
+        best = sites->weight[i] > best ? sites->weight[i] : best;
+    for (size_t i = 0; sites != NULL && i < SITES; i++) {
+        if (sites->weight[i] == 0 || sites->weight[i] * CONTEXT_RATIO < best)
+            continue;
+        if (sites->instruction_bytes[i] == instruction_bytes)
+            return instruction_bytes;
+        /* The nearest before it; in a loop it may be one behind it. */
+        bool before = sites->instruction_bytes[i] < instruction_bytes;
+        if (site < 0 || (before && (site > instruction_bytes || sites->instruction_bytes[i] > site)) ||
+            (!before && site > instruction_bytes && sites->instruction_bytes[i] > site))
+            site = sites->instruction_bytes[i];
+    }
+    if (site >= 0)
+        return site;
     for (int32_t i = instruction_bytes; i >= 0; i -= 2) {
-        enum opcode_family family = code_cache_step(tracker->codes, code, i).family;
+        enum opcode_family family = code_cache_step(tracker->codes, caller, i).family;
         if (family != OPCODE_OTHER && family != OPCODE_BY_THE_WAY)
             return i;
     }
@@ -398,8 +504,15 @@ static enum status show(struct linked_tracker *tracker, size_t index, bool stead
                                       .code = head->code,
                                       .instruction_bytes = offset < 0 ? -1 : (int32_t)offset,
                                       .shown = true};
-    if (index > 0 && !steady)
-        tracked->instruction_bytes = calling_instruction(tracker, head->code, tracked->instruction_bytes);
+    if (index == 0)
+        return STATUS_OK;
+    struct linked_head *callee = &tracker->heads[tracker->chain[index - 1]];
+    remote_addr callee_code = load_u64(callee->bytes + layout_of(tracker)->frame_object.f_code);
+    TRY(get_code(tracker, callee, callee_code));
+    if (steady || is_caught_calling(tracker, head, callee))
+        note_site(tracker, head->code, callee->code, tracked->instruction_bytes);
+    else
+        tracked->instruction_bytes = calling_instruction(tracker, head->code, callee->code, tracked->instruction_bytes);
     return STATUS_OK;
 }
 
@@ -407,6 +520,8 @@ static enum status show(struct linked_tracker *tracker, size_t index, bool stead
 static enum status show_all(struct linked_tracker *tracker, const struct thread_state *thread) {
     struct tracked_stack *stack = &tracker->stack;
     bool steady = tracker->frame_after == thread->frame;
+    for (size_t i = 0; i < tracker->check_count; i++)
+        steady &= tracker->checks[i] == thread->frame;
     size_t same = 0;
     for (size_t i = 0; i < tracker->chain_count; i++) {
         struct tracked_frame tracked;

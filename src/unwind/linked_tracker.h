@@ -19,7 +19,7 @@
 #include "cpython/interp.h"
 #include "unwind/tracked_stack.h"
 
-enum { LINKED_HEAD_MAX_BYTES = 128 };
+enum { LINKED_HEAD_MAX_BYTES = 128, LINKED_MAX_CHECKS = 6 };
 
 /* Fields are private but for `stack`. */
 struct linked_tracker {
@@ -44,11 +44,18 @@ struct linked_tracker {
     uint32_t *chain; /* of this look, innermost first */
     size_t chain_count;
     size_t chain_capacity;
+    /* Where code calls other code, for certain. */
+    struct call_sites *sites;
+    size_t site_count;
+    size_t site_capacity;
+    struct map sites_by_pair;
     struct memory_piece *pieces;
     size_t piece_capacity;
     uint8_t thread_bytes[THREAD_STATE_MAX_BYTES];
-    remote_addr frame_meanwhile; /* the innermost frame when the shifty ones had been read */
-    remote_addr frame_after;     /* the innermost frame when all had been read */
+    /* The innermost frame, every few heads. */
+    remote_addr checks[LINKED_MAX_CHECKS];
+    size_t check_count;
+    remote_addr frame_after; /* the innermost frame when all had been read */
 };
 
 /* Whether stacks of this runtime are such: those of 3.8 to 3.10. */
