@@ -19,13 +19,14 @@
 #include "cpython/interp.h"
 #include "unwind/tracked_stack.h"
 
-enum { LINKED_HEAD_MAX_BYTES = 128, LINKED_MAX_CHECKS = 6 };
+enum { LINKED_HEAD_MAX_BYTES = 128 };
 
-/* Fields are private but for `stack`. */
+/* Fields are private but for `stack` and `paused`. */
 struct linked_tracker {
     struct runtime *runtime;  /* borrowed */
     struct code_cache *codes; /* borrowed */
     struct tracked_stack stack;
+    bool paused;            /* set by the caller: the thread stands still during a look */
     bool failed;            /* the last look was not taken */
     remote_addr frame_type; /* 0 until a frame was seen */
     uint64_t look;          /* how many reads there were */
@@ -52,10 +53,8 @@ struct linked_tracker {
     struct memory_piece *pieces;
     size_t piece_capacity;
     uint8_t thread_bytes[THREAD_STATE_MAX_BYTES];
-    /* The innermost frame, every few heads. */
-    remote_addr checks[LINKED_MAX_CHECKS];
-    size_t check_count;
-    remote_addr frame_after; /* the innermost frame when all had been read */
+    remote_addr frame_meanwhile; /* the innermost frame when the first head had been read */
+    remote_addr frame_after;     /* the innermost frame when all had been read */
 };
 
 /* Whether stacks of this runtime are such: those of 3.8 to 3.10. */
