@@ -157,6 +157,7 @@ static void put_collector(struct target_thread *thread) {
 static enum status read_frames(struct target_thread *thread, const struct thread_look *look, bool *consistent,
                                size_t *unchanged) {
     bool linked = linked_tracker_supports(look->runtime);
+    thread->linked.paused = look->options->blocking;
     enum status status = linked ? linked_tracker_look(&thread->linked, &thread->state, MAX_ATTEMPTS)
                                 : stack_tracker_look(&thread->tracker, &thread->state, MAX_ATTEMPTS);
     *consistent = false;

@@ -15,6 +15,8 @@ enum {
     MAX_CONTEXTS = 1 << 14,
     /* What was seen so many times less often than something else was not seen. */
     CONTEXT_RATIO = 10,
+    MAX_SITES = 1 << 14,
+    SITES = 4,
     /* Of a frame, so many callers are remembered. */
     SHIFTY_CALLERS = 4,
     MAX_FRAMES = 1 << 20,
@@ -35,11 +37,19 @@ struct linked_head {
     remote_addr callers[SHIFTY_CALLERS]; /* its callers when it was seen running, the last one first, */
     remote_addr own_code;                /* and what it ran then itself */
     uint32_t caller_index;               /* where its caller's head was found last */
+    bool is_first;                       /* was read first at the last look */
     uint32_t depth;                      /* callers above it when it was last part of the stack */
     bool shifty;                         /* is read first */
+    bool recursive;                      /* was seen called by its own code */
     const struct code *code;             /* NULL: not looked up yet */
     uint32_t code_epoch;
     uint32_t next_free;
+};
+
+/* From which instructions one code calls another, and how often that was seen. */
+struct call_sites {
+    int32_t instruction_bytes[SITES];
+    uint32_t weight[SITES];
 };
 
 static const struct layout *layout_of(const struct linked_tracker *tracker) {
@@ -58,6 +68,8 @@ void linked_tracker_release(struct linked_tracker *tracker) {
     tracked_stack_release(&tracker->stack);
     map_release(&tracker->by_address);
     map_release(&tracker->contexts);
+    map_release(&tracker->sites_by_pair);
+    free(tracker->sites);
     free(tracker->heads);
     free(tracker->order);
     free(tracker->chain);
@@ -77,6 +89,8 @@ static void forget_heads(struct linked_tracker *tracker) {
 void linked_tracker_forget(struct linked_tracker *tracker) {
     forget_heads(tracker);
     map_clear(&tracker->contexts);
+    map_clear(&tracker->sites_by_pair);
+    tracker->site_count = 0;
     tracker->stack.count = 0;
     tracker->stack.unchanged = 0;
     tracker->frame_type = 0;
@@ -128,6 +142,15 @@ static void drop_head(struct linked_tracker *tracker, uint32_t index) {
     tracker->free_head = index + 1;
 }
 
+/* Which of the order is read right behind the pointer to the innermost frame, which is then read again: what holds for
+ * both holds for the frame between. By turns all of them, to learn who calls whom and where; mostly that which can
+ * mislead. */
+static size_t choose_first(const struct linked_tracker *tracker) {
+    if (tracker->order_count == 0 || tracker->look % 2 == 0)
+        return 0;
+    return (size_t)(tracker->look / 2 % tracker->order_count);
+}
+
 /* Everything in one call: the thread state, all heads, and the pointer to the innermost frame again. */
 static enum status read_at_once(struct linked_tracker *tracker, struct thread_state *thread) {
     size_t count = 0, span = thread_state_span(layout_of(tracker));
@@ -136,15 +159,16 @@ static enum status read_at_once(struct linked_tracker *tracker, struct thread_st
         return STATUS_LIMIT;
     TRY(reserve(&tracker->pieces, &tracker->piece_capacity, tracker->order_count + 3, sizeof tracker->pieces[0]));
     struct memory_piece *pieces = tracker->pieces;
-    /* Right behind the shifty ones, too: if it is the same by then, they are right. */
-    struct memory_piece slot_again = {thread->frame_slot, &tracker->frame_meanwhile, sizeof(remote_addr)};
     tracker->frame_meanwhile = 0;
     pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
+    size_t first = choose_first(tracker);
     for (size_t i = 0; i < tracker->order_count; i++) {
-        struct linked_head *head = &tracker->heads[tracker->order[i]];
-        if (i == tracker->shifty_count)
-            pieces[count++] = slot_again;
+        struct linked_head *head = &tracker->heads[tracker->order[i == 0 ? first : i <= first ? i - 1 : i]];
+        head->is_first = i == 0;
         pieces[count++] = (struct memory_piece){head->address, head->bytes, head_bytes};
+        if (i == 0)
+            pieces[count++] =
+                (struct memory_piece){thread->frame_slot, &tracker->frame_meanwhile, sizeof tracker->frame_meanwhile};
     }
     pieces[count++] = (struct memory_piece){thread->frame_slot, &tracker->frame_after, sizeof tracker->frame_after};
     tracker->look++;
@@ -227,11 +251,13 @@ static enum status guess_caller(struct linked_tracker *tracker, uint32_t index, 
     *caller = frame->previous;
     if (runs_at(tracker, frame->previous, head.caller_index))
         return STATUS_OK;
+    /* It may have been left as well; then its own caller is looked for in the same way. */
     *caller = head.callers[0];
-    if (head.own_code == frame->code && runs_at(tracker, head.callers[0], head.caller_index))
+    if (head.own_code == frame->code && *caller != 0)
         return STATUS_OK;
-    if (frame->previous != 0)
-        return STATUS_TORN;
+    *caller = frame->previous;
+    if (*caller != 0)
+        return STATUS_OK;
     /* A generator that has yielded, most likely to what runs now. */
     *caller = running_after(tracker);
     return *caller != 0 && *caller != frame->address ? STATUS_OK : STATUS_TORN;
@@ -281,6 +307,12 @@ static enum status note_context(struct linked_tracker *tracker, remote_addr call
     return map_set(&tracker->contexts, key, weight + 1);
 }
 
+static bool runs_code(struct linked_tracker *tracker, remote_addr address, remote_addr code) {
+    uint32_t index = 0;
+    return get_head(tracker, address, UINT32_MAX, &index) == STATUS_OK &&
+           load_u64(tracker->heads[index].bytes + layout_of(tracker)->frame_object.f_code) == code;
+}
+
 /* A shifty frame may have been called again, by another, before it was read. If so, what it had called before tells: of
  * its callers it is the one with which that was seen while nothing happened. (Strobe can be held up between two pieces
  * of a read: then it seems that nothing happened while everything did. That is rare.) `callee` is the code of what it
@@ -288,7 +320,8 @@ static enum status note_context(struct linked_tracker *tracker, remote_addr call
 static enum status check_context(struct linked_tracker *tracker, uint32_t index, bool certain, remote_addr callee) {
     const struct linked_head head = tracker->heads[index];
     struct frame frame;
-    if (callee == 0 || !head.shifty || frame_decode(layout_of(tracker), head.address, head.bytes, &frame) != STATUS_OK)
+    if (callee == 0 || !head.shifty || tracker->paused ||
+        frame_decode(layout_of(tracker), head.address, head.bytes, &frame) != STATUS_OK)
         return STATUS_OK;
     if (certain)
         return is_running(tracker, &head) ? note_context(tracker, frame.previous, frame.code, callee) : STATUS_OK;
@@ -302,6 +335,9 @@ static enum status check_context(struct linked_tracker *tracker, uint32_t index,
                 caller = head.callers[i];
             }
         }
+    /* Recursive calls take their frames from a list, not twice the same: no guess would be right. */
+    if (caller != 0 && runs_code(tracker, caller, frame.code))
+        return STATUS_TORN;
     if (caller != 0)
         memcpy(tracker->heads[index].bytes + layout_of(tracker)->frame_object.f_back, &caller, sizeof caller);
     return STATUS_OK;
@@ -316,7 +352,7 @@ static enum status find_caller(struct linked_tracker *tracker, uint32_t index, c
         return STATUS_OK;
     }
     /* What has not begun is as its caller made it. */
-    if (frame->instruction == UINT64_MAX)
+    if (frame->instruction == UINT64_MAX && frame->previous != 0)
         return STATUS_OK;
     if (frame->previous != 0 && head->own_code == frame->code && head->callers[0] == frame->previous)
         return STATUS_OK;
@@ -333,12 +369,37 @@ static void note_place(struct linked_tracker *tracker, uint32_t index, size_t de
     head->shifty = shifty;
 }
 
+/* Frames of recursive calls come from a list, so that each is now this call's, now that one's: what has been left says
+ * nothing. */
+static enum status check_recursion(struct linked_tracker *tracker, uint32_t index, const struct frame *frame,
+                                   remote_addr callee) {
+    struct linked_head *head = &tracker->heads[index];
+    if (tracker->chain_count == 0)
+        return STATUS_OK;
+    struct linked_head *below = &tracker->heads[tracker->chain[tracker->chain_count - 1]];
+    if (frame->code == callee)
+        head->recursive = below->recursive = true;
+    if (!head->recursive || tracker->paused)
+        return STATUS_OK;
+    return is_running(tracker, head) && is_running(tracker, below) ? STATUS_OK : STATUS_TORN;
+}
+
+/* The outermost frame is one that stays, and no generator's. */
+static enum status check_end(const struct linked_tracker *tracker) {
+    if (tracker->chain_count == 0)
+        return STATUS_OK;
+    const struct linked_head *head = &tracker->heads[tracker->chain[tracker->chain_count - 1]];
+    if (load_u64(head->bytes + layout_of(tracker)->frame_object.f_gen) != 0)
+        return STATUS_TORN;
+    return tracker->chain_count == 1 || is_running(tracker, head) ? STATUS_OK : STATUS_TORN;
+}
+
 /* Follows the chain from the innermost frame; tracker->chain is it. */
 static enum status follow(struct linked_tracker *tracker, remote_addr address) {
     /* Brent's way to notice a chain that bites its tail: compare with a frame left behind ever longer ago. */
     remote_addr left_behind = 0;
     uint32_t guess = UINT32_MAX;
-    bool certain = tracker->frame_meanwhile == address;
+    bool same_leaf = tracker->frame_meanwhile == address;
     remote_addr callee = 0;
     tracker->chain_count = 0;
     while (address != 0) {
@@ -350,8 +411,9 @@ static enum status follow(struct linked_tracker *tracker, remote_addr address) {
         if ((count & (count - 1)) == 0)
             left_behind = address;
         TRY(get_head(tracker, address, guess, &index));
-        TRY(check_context(tracker, index, certain, callee));
+        TRY(check_context(tracker, index, same_leaf && tracker->heads[index].is_first, callee));
         TRY(frame_decode(layout_of(tracker), address, tracker->heads[index].bytes, &frame));
+        TRY(check_recursion(tracker, index, &frame, callee));
         callee = frame.code;
         TRY(reserve(&tracker->chain, &tracker->chain_capacity, count + 1, sizeof tracker->chain[0]));
         if (count > 0)
@@ -360,6 +422,7 @@ static enum status follow(struct linked_tracker *tracker, remote_addr address) {
         TRY(find_caller(tracker, index, &frame, &address));
         guess = tracker->heads[index].caller_index;
     }
+    TRY(check_end(tracker));
     for (size_t i = 0; i < tracker->chain_count; i++)
         note_place(tracker, tracker->chain[i], tracker->chain_count - 1 - i);
     return STATUS_OK;
@@ -374,10 +437,91 @@ static enum status get_code(struct linked_tracker *tracker, struct linked_head *
     return STATUS_OK;
 }
 
-/* Where a caller stood when it called, given where it stands now: at that call, or behind it if it has gone on. */
-static int32_t calling_instruction(struct linked_tracker *tracker, const struct code *code, int32_t instruction_bytes) {
+/* Whether the frame at `address` or one of its callers is `wanted`, as far as heads were read. */
+static bool leads_to(struct linked_tracker *tracker, remote_addr address, const struct linked_head *wanted) {
+    for (unsigned hops = 0; hops < MAX_OTHERS && address != 0; hops++) {
+        uint64_t index = 0;
+        if (address == wanted->address)
+            return true;
+        if (!map_get(&tracker->by_address, address, &index) || tracker->heads[index].read != tracker->look)
+            return false;
+        address = load_u64(tracker->heads[index].bytes + layout_of(tracker)->frame_object.f_back);
+    }
+    return false;
+}
+
+/* Whether a caller was read while the frame it has called was on the stack: before and after, it was. */
+static bool is_caught_calling(struct linked_tracker *tracker, const struct linked_head *caller,
+                              const struct linked_head *callee) {
+    return caller->is_first && caller->read == tracker->look && is_running(tracker, caller) &&
+           is_running(tracker, callee) && leads_to(tracker, tracker->frame_meanwhile, callee);
+}
+
+static uint64_t sites_key(const struct code *caller, const struct code *callee) {
+    return ((uint64_t)caller->serial << 32 | callee->serial) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* What is known of where one code calls another; NULL when there is no memory, or nothing and nothing to add. */
+static struct call_sites *get_sites(struct linked_tracker *tracker, const struct code *caller,
+                                    const struct code *callee, bool add) {
+    uint64_t index = 0;
+    if (map_get(&tracker->sites_by_pair, sites_key(caller, callee), &index))
+        return &tracker->sites[index];
+    if (!add)
+        return NULL;
+    if (tracker->site_count >= MAX_SITES) {
+        map_clear(&tracker->sites_by_pair);
+        tracker->site_count = 0;
+    }
+    if (reserve(&tracker->sites, &tracker->site_capacity, tracker->site_count + 1, sizeof tracker->sites[0]) !=
+            STATUS_OK ||
+        map_set(&tracker->sites_by_pair, sites_key(caller, callee), tracker->site_count) != STATUS_OK)
+        return NULL;
+    tracker->sites[tracker->site_count] = (struct call_sites){0};
+    return &tracker->sites[tracker->site_count++];
+}
+
+static void note_site(struct linked_tracker *tracker, const struct code *caller, const struct code *callee,
+                      int32_t instruction_bytes) {
+    struct call_sites *sites = get_sites(tracker, caller, callee, true);
+    if (sites == NULL)
+        return;
+    size_t least = 0;
+    for (size_t i = 0; i < SITES; i++) {
+        if (sites->weight[i] > 0 && sites->instruction_bytes[i] == instruction_bytes) {
+            sites->weight[i]++;
+            return;
+        }
+        if (sites->weight[i] < sites->weight[least])
+            least = i;
+    }
+    sites->instruction_bytes[least] = instruction_bytes;
+    sites->weight[least] = 1;
+}
+
+/* Where a caller stood when it called, given where it stands now: there, or it has gone on since. */
+static int32_t calling_instruction(struct linked_tracker *tracker, const struct code *caller, const struct code *callee,
+                                   int32_t instruction_bytes) {
+    const struct call_sites *sites = get_sites(tracker, caller, callee, false);
+    uint64_t best = 0;
+    int32_t site = -1;
+    for (size_t i = 0; sites != NULL && i < SITES; i++)
+        best = sites->weight[i] > best ? sites->weight[i] : best;
+    for (size_t i = 0; sites != NULL && i < SITES; i++) {
+        if (sites->weight[i] == 0 || sites->weight[i] * CONTEXT_RATIO < best)
+            continue;
+        if (sites->instruction_bytes[i] == instruction_bytes)
+            return instruction_bytes;
+        /* The nearest before it; in a loop it may be one behind it. */
+        bool before = sites->instruction_bytes[i] < instruction_bytes;
+        if (site < 0 || (before && (site > instruction_bytes || sites->instruction_bytes[i] > site)) ||
+            (!before && site > instruction_bytes && sites->instruction_bytes[i] > site))
+            site = sites->instruction_bytes[i];
+    }
+    if (site >= 0)
+        return site;
     for (int32_t i = instruction_bytes; i >= 0; i -= 2) {
-        enum opcode_family family = code_cache_step(tracker->codes, code, i).family;
+        enum opcode_family family = code_cache_step(tracker->codes, caller, i).family;
         if (family != OPCODE_OTHER && family != OPCODE_BY_THE_WAY)
             return i;
     }
@@ -385,7 +529,7 @@ static int32_t calling_instruction(struct linked_tracker *tracker, const struct 
 }
 
 /* What the frame at `index` of the chain shows. */
-static enum status show(struct linked_tracker *tracker, size_t index, bool steady, struct tracked_frame *tracked) {
+static enum status show(struct linked_tracker *tracker, size_t index, struct tracked_frame *tracked) {
     struct linked_head *head = &tracker->heads[tracker->chain[index]];
     struct frame frame;
     TRY(frame_decode(layout_of(tracker), head->address, head->bytes, &frame));
@@ -398,19 +542,25 @@ static enum status show(struct linked_tracker *tracker, size_t index, bool stead
                                       .code = head->code,
                                       .instruction_bytes = offset < 0 ? -1 : (int32_t)offset,
                                       .shown = true};
-    if (index > 0 && !steady)
-        tracked->instruction_bytes = calling_instruction(tracker, head->code, tracked->instruction_bytes);
+    if (index == 0 || tracker->paused)
+        return STATUS_OK;
+    struct linked_head *callee = &tracker->heads[tracker->chain[index - 1]];
+    remote_addr callee_code = load_u64(callee->bytes + layout_of(tracker)->frame_object.f_code);
+    TRY(get_code(tracker, callee, callee_code));
+    if (is_caught_calling(tracker, head, callee))
+        note_site(tracker, head->code, callee->code, tracked->instruction_bytes);
+    else
+        tracked->instruction_bytes = calling_instruction(tracker, head->code, callee->code, tracked->instruction_bytes);
     return STATUS_OK;
 }
 
 /* Makes tracker->stack of the chain. */
-static enum status show_all(struct linked_tracker *tracker, const struct thread_state *thread) {
+static enum status show_all(struct linked_tracker *tracker) {
     struct tracked_stack *stack = &tracker->stack;
-    bool steady = tracker->frame_after == thread->frame;
     size_t same = 0;
     for (size_t i = 0; i < tracker->chain_count; i++) {
         struct tracked_frame tracked;
-        enum status status = show(tracker, tracker->chain_count - 1 - i, steady, &tracked);
+        enum status status = show(tracker, tracker->chain_count - 1 - i, &tracked);
         const struct tracked_frame *old = &stack->frames[i];
         if (status == STATUS_OK && same == i && i < stack->count && old->address == tracked.address &&
             old->code == tracked.code && old->instruction_bytes == tracked.instruction_bytes)
@@ -505,7 +655,7 @@ static enum status predict(struct linked_tracker *tracker) {
 static enum status attempt(struct linked_tracker *tracker, struct thread_state *thread) {
     TRY(read_at_once(tracker, thread));
     TRY(follow(tracker, thread->frame));
-    TRY(show_all(tracker, thread));
+    TRY(show_all(tracker));
     return predict(tracker);
 }
 

@@ -21,11 +21,12 @@
 
 enum { LINKED_HEAD_MAX_BYTES = 128 };
 
-/* Fields are private but for `stack`. */
+/* Fields are private but for `stack` and `paused`. */
 struct linked_tracker {
     struct runtime *runtime;  /* borrowed */
     struct code_cache *codes; /* borrowed */
     struct tracked_stack stack;
+    bool paused;            /* set by the caller: the thread stands still during a look */
     bool failed;            /* the last look was not taken */
     remote_addr frame_type; /* 0 until a frame was seen */
     uint64_t look;          /* how many reads there were */
@@ -44,10 +45,15 @@ struct linked_tracker {
     uint32_t *chain; /* of this look, innermost first */
     size_t chain_count;
     size_t chain_capacity;
+    /* Where code calls other code, for certain. */
+    struct call_sites *sites;
+    size_t site_count;
+    size_t site_capacity;
+    struct map sites_by_pair;
     struct memory_piece *pieces;
     size_t piece_capacity;
     uint8_t thread_bytes[THREAD_STATE_MAX_BYTES];
-    remote_addr frame_meanwhile; /* the innermost frame when the shifty ones had been read */
+    remote_addr frame_meanwhile; /* the innermost frame when the first head had been read */
     remote_addr frame_after;     /* the innermost frame when all had been read */
 };
 
