@@ -11,6 +11,10 @@ enum {
     /* A chain of generators longer than this is left to a look that follows every link. */
     MAX_OUTSIDE_HOPS = 256,
     STACKTOP_RUNNING = -1,
+    /* How often a path must have been seen lately to be believed. */
+    TRUSTED_TIMES = 2,
+    MAX_TIMES = 8,
+    PATHS_PERIOD_LOOKS = 4096,
 };
 
 /* One walk. `top` is the index of the innermost frame in the chunk so far, SIZE_MAX when there is none. */
@@ -337,6 +341,28 @@ static enum status climb_outside(struct walk *walk) {
     return STATUS_TORN;
 }
 
+/* Whether what is new from frame `from` on can be believed (stack_tracker.h says when not). */
+static bool check_paths(struct stack_tracker *tracker, size_t from, size_t count) {
+    struct tracked_frame *frames = tracker->stack.frames;
+    bool known = true;
+    for (size_t i = from; i < count; i++) {
+        uint64_t key = frames[i].code != NULL ? frames[i].code->serial : 0;
+        if (i > 0)
+            key += (uint64_t)frames[i - 1].path << 32 ^ (uint64_t)(uint32_t)frames[i - 1].instruction_bytes << 24;
+        uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
+        frames[i].path = (uint32_t)((hash ^ hash >> 29) * UINT64_C(0xbf58476d1ce4e5b9) >> 32);
+        struct seen_path *seen = &tracker->paths[frames[i].path % TRACKER_PATHS];
+        bool same = seen->path == frames[i].path;
+        known = known && same && seen->times >= TRUSTED_TIMES;
+        if (!tracker->slow)
+            *seen = (struct seen_path){frames[i].path, same ? seen->times + (seen->times < MAX_TIMES) : 1};
+    }
+    if (!tracker->slow && ++tracker->quick_looks % PATHS_PERIOD_LOOKS == 0)
+        for (size_t i = 0; i < TRACKER_PATHS; i++)
+            tracker->paths[i].times /= 2;
+    return known || !tracker->slow;
+}
+
 /* What to read along next time: the frames outside of the chunk that moved this time. */
 static void predict_outside(struct stack_tracker *tracker, size_t same) {
     tracker->outside_count = 0;
@@ -346,7 +372,8 @@ static void predict_outside(struct stack_tracker *tracker, size_t same) {
                 (struct outside_frame){.address = tracker->stack.frames[i].address};
 }
 
-enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *thread, bool thread_known, size_t same) {
+enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *thread, bool thread_known, bool may_retry,
+                       size_t same) {
     const struct layout *layout = &tracker->runtime->layout;
     struct walk walk = {.tracker = tracker,
                         .layout = layout,
@@ -378,6 +405,8 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
         else if (!walk.thread_known)
             thread->datastack_top = tracker->stack.frames[walk.top].end;
     }
+    if (status == STATUS_OK && !check_paths(tracker, same, walk.count) && may_retry)
+        status = STATUS_TORN;
     if (status != STATUS_OK) {
         /* Frames from `same` on were overwritten: what is left is what both looks agree on. */
         tracker->stack.count = same;
@@ -437,5 +466,6 @@ enum status chunk_walk_older(struct stack_tracker *tracker, struct thread_state 
         tracker->stack.frames[low] = swapped;
     }
     tracker->stack.count = tracker->older_count = walk.count;
+    (void)check_paths(tracker, 0, walk.count);
     return STATUS_OK;
 }

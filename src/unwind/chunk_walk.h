@@ -9,8 +9,9 @@ enum status chunk_walk_older(struct stack_tracker *tracker, struct thread_state 
 
 /* Walks the copy upwards from frame `same`, the first that may have changed. On STATUS_OK tracker->stack is the stack.
  * Where the copy leaves open what runs, the thread state tells: it is read now unless it was read along.
+ * `may_retry`: rather STATUS_TORN than something that a slow copy shows and that was not seen before.
  * STATUS_TORN: the copy cannot be vouched for; the frames below `same` are still right. */
-enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *thread, bool thread_known,
+enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *thread, bool thread_known, bool may_retry,
                        size_t same) MUST_USE;
 
 #endif

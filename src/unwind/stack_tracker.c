@@ -1,6 +1,7 @@
 #include "unwind/stack_tracker.h"
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "unwind/chunk_walk.h"
 
 #include <stdlib.h>
@@ -149,9 +150,18 @@ static void keep_copy(struct stack_tracker *tracker) {
     tracker->last_copy_bytes = tracker->copy_bytes;
 }
 
-static enum status attempt(struct stack_tracker *tracker, struct thread_state *thread) {
+static void judge_speed(struct stack_tracker *tracker, uint64_t ticks) {
+    uint64_t usual_ticks = tracker->usual_ticks != 0 ? tracker->usual_ticks : ticks;
+    uint64_t step = usual_ticks / 64 + 1;
+    tracker->slow = ticks > usual_ticks + usual_ticks / 5;
+    tracker->usual_ticks = ticks > usual_ticks ? usual_ticks + step : usual_ticks - step;
+}
+
+static enum status attempt(struct stack_tracker *tracker, struct thread_state *thread, bool is_last) {
     bool alone = tracker->chunk_alone && tracker->outside_count == 0 && tracker->chunk == thread->datastack_chunk;
+    uint64_t start_ticks = clock_ticks();
     enum status status = alone ? read_chunk(tracker, thread) : read_at_once(tracker, thread);
+    judge_speed(tracker, clock_ticks() - start_ticks);
     tracker->chunk_alone = false;
     if (status == STATUS_UNREADABLE && tracker->outside_count > 0) {
         /* A generator that was there has gone, and its memory with it. */
@@ -162,7 +172,7 @@ static enum status attempt(struct stack_tracker *tracker, struct thread_state *t
     if (tracker->chunk != thread->datastack_chunk)
         TRY(chunk_walk_older(tracker, thread));
     size_t same = count_same(tracker);
-    TRY(chunk_walk(tracker, thread, !alone, same));
+    TRY(chunk_walk(tracker, thread, !alone, !is_last, same));
     keep_copy(tracker);
     return STATUS_OK;
 }
@@ -179,7 +189,7 @@ enum status stack_tracker_look(struct stack_tracker *tracker, struct thread_stat
             stack_tracker_forget(tracker);
             status = STATUS_OK;
         } else {
-            status = attempt(tracker, thread);
+            status = attempt(tracker, thread, i + 1 == max_attempts);
         }
     }
     tracker->failed = status != STATUS_OK;

@@ -15,7 +15,7 @@
 #include "cpython/interp.h"
 #include "unwind/tracked_stack.h"
 
-enum { TRACKER_MAX_OUTSIDE = 8 };
+enum { TRACKER_MAX_OUTSIDE = 8, TRACKER_PATHS = 1024 };
 
 /* Fields are private but for `stack`. */
 struct stack_tracker {
@@ -40,6 +40,16 @@ struct stack_tracker {
         bool read;
     } outside[TRACKER_MAX_OUTSIDE];
     size_t outside_count;
+    /* The thread runs on while it is copied, and a copy that took longer than most, because the processors contended
+     * for its cache lines or strobe was interrupted, can be of two instants. So what such a copy shows must have been
+     * seen in quick ones lately, else the thread is looked at again at once. */
+    uint64_t usual_ticks; /* how long a copy takes: their median, about */
+    bool slow;            /* the last one took longer */
+    uint32_t quick_looks;
+    struct seen_path {
+        uint32_t path;
+        uint32_t times;     /* halved now and then */
+    } paths[TRACKER_PATHS]; /* of quick copies, by their low bits */
 };
 
 /* Whether stacks of this runtime can be tracked; those of 3.8 to 3.10 cannot. */
