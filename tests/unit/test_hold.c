@@ -156,7 +156,9 @@ static void count_signal(int number, siginfo_t *info, void *unused) {
 
 static void take_signals(void *unused) {
     struct sigaction action = {.sa_sigaction = count_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
-    struct itimerval every = {.it_interval = {.tv_usec = 300}, .it_value = {.tv_usec = 300}};
+    /* Each delivery waits for process_serve, and the kernel delivers SIGALRM before SIGRTMIN: a timer faster than the
+     * serving would keep the others back. */
+    struct itimerval every = {.it_interval = {.tv_usec = 20000}, .it_value = {.tv_usec = 20000}};
     (void)sigaction(SIGALRM, &action, NULL);
     (void)sigaction(SIGRTMIN, &action, NULL);
     (void)setitimer(ITIMER_REAL, &every, NULL);
