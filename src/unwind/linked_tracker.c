@@ -146,7 +146,7 @@ static void drop_head(struct linked_tracker *tracker, uint32_t index) {
  * both holds for the frame between. By turns all of them, to learn who calls whom and where; mostly that which can
  * mislead. */
 static size_t choose_first(const struct linked_tracker *tracker) {
-    if (tracker->order_count == 0 || tracker->look % 2 == 0)
+    if (tracker->order_count == 0 || (tracker->shifty_count > 0 && tracker->look % 2 == 0))
         return 0;
     return (size_t)(tracker->look / 2 % tracker->order_count);
 }
@@ -453,8 +453,7 @@ static bool leads_to(struct linked_tracker *tracker, remote_addr address, const 
 /* Whether a caller was read while the frame it has called was on the stack: before and after, it was. */
 static bool is_caught_calling(struct linked_tracker *tracker, const struct linked_head *caller,
                               const struct linked_head *callee) {
-    return caller->is_first && caller->read == tracker->look && is_running(tracker, caller) &&
-           is_running(tracker, callee) && leads_to(tracker, tracker->frame_meanwhile, callee);
+    return caller->is_first && is_running(tracker, caller) && leads_to(tracker, tracker->frame_meanwhile, callee);
 }
 
 static uint64_t sites_key(const struct code *caller, const struct code *callee) {

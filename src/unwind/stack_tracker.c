@@ -169,10 +169,17 @@ static enum status attempt(struct stack_tracker *tracker, struct thread_state *t
         return STATUS_TORN;
     }
     TRY(status);
-    if (tracker->chunk != thread->datastack_chunk)
+    /* A chunk that was given back and got again has the same address, and other chunks below it. */
+    if (tracker->chunk != thread->datastack_chunk || tracker->older_count > 0)
         TRY(chunk_walk_older(tracker, thread));
     size_t same = count_same(tracker);
     TRY(chunk_walk(tracker, thread, !alone, !is_last, same));
+    /* There is an innermost frame, so this is no stack: the chunk's first frame has gone, and those below are older. */
+    if (tracker->stack.count == 0 ||
+        (tracker->older_count == 0 && load_u64(tracker->copy + tracker->runtime->layout.stack_chunk.previous) != 0)) {
+        tracker->chunk = 0;
+        return STATUS_TORN;
+    }
     keep_copy(tracker);
     return STATUS_OK;
 }
@@ -183,7 +190,8 @@ enum status stack_tracker_look(struct stack_tracker *tracker, struct thread_stat
         tracker->stack.unchanged = tracker->stack.count;
     tracker->failed = true;
     for (unsigned i = 0; i < max_attempts && (status == STATUS_TORN || status == STATUS_UNREADABLE); i++) {
-        if (status == STATUS_UNREADABLE || thread->datastack_chunk == 0)
+        /* Without a frame as well: in 3.11 and 3.12 the slot moves, and what was read may have been where it was. */
+        if (status == STATUS_UNREADABLE || thread->datastack_chunk == 0 || thread->frame == 0)
             TRY(thread_state_read(tracker->runtime, thread->address, thread));
         if (thread->datastack_chunk == 0 || thread->frame == 0) {
             stack_tracker_forget(tracker);
