@@ -41,7 +41,8 @@ static enum status sample(struct sampler *sampler, struct target *target) {
         target_counters(target)->missed = sampler->schedule.missed;
         TRY(target_look(target, clock_monotonic_ns()));
     }
-    return status;
+    /* The last samples stand for what is left of the time. */
+    return status == STATUS_OK ? target_look(target, clock_monotonic_ns()) : status;
 }
 
 enum status sampler_run(struct process *process, const struct sampler_options *options, struct sample_sink *sink,
