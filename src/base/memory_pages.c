@@ -80,6 +80,8 @@ void memory_pages_release(struct memory_pages *pages) {
 }
 
 void memory_pages_clear(struct memory_pages *pages) {
+    if (pages->page_count == 0)
+        return;
     map_clear(&pages->slots);
     pages->page_count = 0;
 }

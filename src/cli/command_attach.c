@@ -204,7 +204,8 @@ static enum status record(struct process *process, const struct attach_options *
         status = sampler_run(process, &options->sampler, recorder_sink(recorder), &stop_requested, error);
     recorder_free(recorder);
     if (status != STATUS_OK && capture_writer_error(writer)->status != STATUS_OK)
-        *error = *capture_writer_error(writer);
+        (void)error_set(error, STATUS_FAILED, "%s: %s; what was sampled before is in it", path,
+                        capture_writer_error(writer)->text);
     struct error ignored = {0};
     enum status closed = capture_writer_close(writer, status == STATUS_OK ? error : &ignored);
     return status == STATUS_OK ? closed : status;

@@ -27,6 +27,7 @@ struct recorder {
     struct capture_writer *writer;
     struct recorder_options options;
     uint32_t epoch; /* of the ids that the processes' maps hold */
+    uint64_t idle_count;
     struct recorded_process *processes;
     size_t process_count;
 };
@@ -83,9 +84,6 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
         recorder->process_count = count;
     }
     TRY(add_process(recorder, process));
-    if (recorder->options.announcement != NULL)
-        cli_say("%s", recorder->options.announcement);
-    recorder->options.announcement = NULL;
     return STATUS_OK;
 }
 
@@ -243,6 +241,14 @@ static enum status stack_id(struct recorder *recorder, struct recorded_thread *t
     return STATUS_OK;
 }
 
+/* Once there is a sample; or, when there is none to be had (of a process that does not run, by its CPU
+ * time), soon. */
+static void announce(struct recorder *recorder) {
+    if (recorder->options.announcement != NULL)
+        cli_say("%s", recorder->options.announcement);
+    recorder->options.announcement = NULL;
+}
+
 static enum status take_sample(struct sample_sink *sink, const struct sample *sample) {
     static const enum capture_gil gil[] = {[SAMPLE_GIL_NONE] = CAPTURE_GIL_NONE,
                                            [SAMPLE_GIL_HELD] = CAPTURE_GIL_HELD,
@@ -257,10 +263,14 @@ static enum status take_sample(struct sample_sink *sink, const struct sample *sa
                                     .collecting = sample->collecting};
     follow_epoch(recorder, thread);
     TRY(stack_id(recorder, thread, sample, &record.stack));
+    announce(recorder);
     return capture_write_sample(recorder->writer, &record);
 }
 
 static enum status idle(struct sample_sink *sink, uint64_t now_ns) {
+    struct recorder *recorder = recorder_of(sink);
+    if (recorder->idle_count++ > 0)
+        announce(recorder);
     return capture_writer_flush(recorder_of(sink)->writer, now_ns);
 }
 

@@ -16,6 +16,8 @@ enum {
     /* Of all code objects together. A hundred thousand real ones take a tenth of it. */
     MAX_CACHE_BYTES = 1 << 29,
     CODE_UNIT_BYTES = 2,
+    /* A program that dropped code will do so again for so many epochs. */
+    REUSED_EPOCHS = 500,
 };
 
 void code_cache_init(struct code_cache *cache, struct runtime *runtime) {
@@ -164,6 +166,10 @@ static enum status read_code(struct code_cache *cache, remote_addr address, stru
     code->fingerprint = fingerprint_of(layout, header);
     code->checked_epoch = cache->epoch;
     TRY(decode(cache, header, code));
+    /* It may have died meanwhile, and what was decoded last is then of its successor. */
+    TRY(read_header(cache, cache->runtime->live, address, header));
+    if (fingerprint_of(layout, header) != code->fingerprint)
+        return STATUS_TORN;
     code->serial = ++cache->last_serial;
     *result = code;
     return STATUS_OK;
@@ -179,8 +185,10 @@ static bool is_current(struct code_cache *cache, struct code *code) {
         return true;
     uint8_t header[MAX_HEADER_BYTES] = {0};
     if (read_header(cache, cache->runtime->live, code->address, header) != STATUS_OK ||
-        fingerprint_of(&cache->runtime->layout, header) != code->fingerprint)
+        fingerprint_of(&cache->runtime->layout, header) != code->fingerprint) {
+        cache->reused = REUSED_EPOCHS;
         return false;
+    }
     code->checked_epoch = cache->epoch;
     return true;
 }

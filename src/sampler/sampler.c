@@ -55,7 +55,8 @@ static enum status sample(struct sampler *sampler, struct target *target) {
     for (;;) {
         uint64_t now_ns = clock_monotonic_ns();
         if (!wait_until(sampler, schedule_next(&sampler->schedule, now_ns), &now_ns, &status))
-            return status;
+            /* The last samples stand for what is left of the time. */
+            return status == STATUS_OK ? target_look(target, now_ns) : status;
         target_counters(target)->missed = sampler->schedule.missed;
         TRY(target_look(target, now_ns));
     }

@@ -13,10 +13,13 @@
 static const uint64_t INTERP_PERIOD_NS = NS_PER_MS;
 /* Threads that come and go are noticed by counts and list heads; this is for what those do not show (names). */
 static const uint64_t LIST_PERIOD_NS = NS_PER_S;
+static const uint64_t SETTLE_FIRST_NS = NS_PER_MS;
 /* Between two tries to find Python again after an exec. */
 static const uint64_t REOPEN_PERIOD_NS = 50 * NS_PER_MS;
 /* How long another code object may pass for one that died and whose address it has taken. */
 static const uint64_t EPOCH_PERIOD_NS = 100 * NS_PER_MS;
+/* The same where code was seen to die not long ago. */
+static const uint64_t CHURN_PERIOD_NS = 2 * NS_PER_MS;
 /* Code of which more than this was decoded is forgotten, to be decoded anew where it still runs. */
 static const size_t MAX_CODE_BYTES = 16 << 20;
 
@@ -39,6 +42,8 @@ struct target {
     struct arena names;         /* of the list's last reading */
     uint64_t interps_read_ns;
     uint64_t listed_ns;
+    uint64_t list_period_ns; /* until it is read again though nothing tells of a change */
+    uint64_t settle_ns;      /* the same while there are threads of which not all is known */
     uint64_t reopened_ns;
     uint64_t epoch_ns;
     bool lost;       /* no Python was found when last looked for: it has exec'd something else */
@@ -70,12 +75,9 @@ enum status target_open(struct process *process, uint32_t number, pid_t parent_p
     target->process = process;
     target->options = *options;
     target->sink = sink;
-    target->sampled = (struct sampled_process){.number = number,
-                                               .process = process,
-                                               .pid = process_pid(process),
-                                               .parent_pid = parent_pid,
-                                               .start_ns = clock_monotonic_ns(),
-                                               .start_unix_ns = clock_unix_ns()};
+    target->settle_ns = SETTLE_FIRST_NS;
+    target->sampled = (struct sampled_process){
+        .number = number, .process = process, .pid = process_pid(process), .parent_pid = parent_pid};
     memory_pages_init(&target->pages, process_memory(process));
     enum status status = open_runtime(target, error);
     if (status != STATUS_OK) {
@@ -83,6 +85,9 @@ enum status target_open(struct process *process, uint32_t number, pid_t parent_p
         free(target);
         return status;
     }
+    /* Not before: what it took to find Python is no time that was sampled. */
+    target->sampled.start_ns = clock_monotonic_ns();
+    target->sampled.start_unix_ns = clock_unix_ns();
     code_cache_init(&target->codes, &target->runtime);
     *result = target;
     return sink->process_started(sink, &target->sampled);
@@ -195,13 +200,46 @@ struct listing {
     struct thread_names names;
     struct system_threads system;
     struct native_ids native_ids;
+    bool read_again; /* the system's threads were */
+    bool unsettled;  /* there are threads of which not all is known yet */
     uint64_t now_ns;
 };
+
+/* Up to 3.11 a state is its creator's by its ids until the thread itself runs (Modules/_threadmodule.c), later it has
+ * none. Without a frame there is nothing to see of it, either. */
+static bool is_unborn(const struct target *target, const struct thread_state *state) {
+    bool has_native_id = layout_has(target->runtime.layout.thread.native_thread_id);
+    return state->thread_id == 0 || state->frame == 0 || (has_native_id && state->native_thread_id == 0);
+}
+
+static enum status read_system_threads(struct listing *listing) {
+    struct target *target = listing->target;
+    struct error ignored = {0};
+    native_ids_release(&listing->native_ids);
+    system_threads_release(&listing->system);
+    TRY(process_read_threads(target->process, false, &listing->system, &ignored));
+    target->system_thread_count = listing->system.count;
+    return native_ids_init(&listing->native_ids, target->process, &listing->system);
+}
+
+/* The thread may have been born after the system's threads were read. */
+static enum status find_system_thread(struct listing *listing, const struct thread_state *state,
+                                      const struct thread_name *name, const struct system_thread **system) {
+    *system = native_ids_claim(&listing->native_ids, state, name);
+    if (*system != NULL || listing->read_again)
+        return STATUS_OK;
+    listing->read_again = true;
+    TRY(read_system_threads(listing));
+    *system = native_ids_claim(&listing->native_ids, state, name);
+    return STATUS_OK;
+}
 
 static enum status start_thread(struct listing *listing, const struct thread_state *state) {
     struct target *target = listing->target;
     const struct thread_name *name = thread_names_find(&listing->names, state->thread_id);
-    const struct system_thread *system = native_ids_claim(&listing->native_ids, state, name);
+    const struct system_thread *system = NULL;
+    TRY(find_system_thread(listing, state, name, &system));
+    target->settle_ns = SETTLE_FIRST_NS;
     struct target_thread *thread = add_thread(target);
     if (thread == NULL)
         return STATUS_FAILED;
@@ -250,8 +288,12 @@ static enum status list_interp(struct listing *listing) {
             return STATUS_OK;
         }
         struct target_thread *known = find_thread(target, &state);
-        TRY(known != NULL ? rename_thread(listing, known) : start_thread(listing, &state));
         address = state.next;
+        if (known == NULL && is_unborn(target, &state)) {
+            listing->unsettled = true;
+            continue;
+        }
+        TRY(known != NULL ? rename_thread(listing, known) : start_thread(listing, &state));
     }
     return STATUS_OK;
 }
@@ -263,19 +305,26 @@ static enum status end_unlisted(struct target *target) {
     return STATUS_OK;
 }
 
+/* A thread gets its name some time after it has begun, and nothing that is read all the time tells when. Soon at first,
+ * then ever less often: there are threads that have none. */
+static void plan_next_listing(struct target *target, const struct listing *listing) {
+    bool unsettled = listing->unsettled;
+    for (size_t i = 0; i < target->thread_count && !unsettled; i++)
+        unsettled = target->threads[i]->sampled.name == NULL;
+    target->list_period_ns = unsettled && target->settle_ns < LIST_PERIOD_NS ? target->settle_ns : LIST_PERIOD_NS;
+    target->settle_ns = target->settle_ns < LIST_PERIOD_NS ? target->settle_ns * 2 : LIST_PERIOD_NS;
+}
+
 static enum status list_threads(struct target *target, uint64_t now_ns) {
     struct listing listing = {.target = target, .now_ns = now_ns};
-    struct error ignored = {0};
-    TRY(process_read_threads(target->process, false, &listing.system, &ignored));
+    enum status status = read_system_threads(&listing);
     target->list_stale = false;
-    target->system_thread_count = listing.system.count;
     target->listed_ns = now_ns;
     /* Names and thread objects are read through the page cache: what it holds is of the last listing. */
     memory_pages_clear(&target->pages);
     arena_release(&target->names);
     for (size_t i = 0; i < target->thread_count; i++)
         target->threads[i]->listed = false;
-    enum status status = native_ids_init(&listing.native_ids, target->process, &listing.system);
     for (size_t i = 0; i < target->interp_count && status == STATUS_OK; i++) {
         listing.interp = &target->interps[i];
         status = list_interp(&listing);
@@ -283,7 +332,10 @@ static enum status list_threads(struct target *target, uint64_t now_ns) {
     native_ids_release(&listing.native_ids);
     system_threads_release(&listing.system);
     TRY(status);
-    return target->list_stale ? STATUS_OK : end_unlisted(target);
+    if (!target->list_stale)
+        TRY(end_unlisted(target));
+    plan_next_listing(target, &listing);
+    return STATUS_OK;
 }
 
 static enum status forget_code(struct target *target) {
@@ -332,8 +384,10 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
         return status;
     if (status != STATUS_OK || target->interp_count == 0)
         return reopen(target, now_ns);
-    if (now_ns - target->epoch_ns >= EPOCH_PERIOD_NS) {
+    uint64_t epoch_period_ns = target->codes.reused > 0 ? CHURN_PERIOD_NS : EPOCH_PERIOD_NS;
+    if (now_ns - target->epoch_ns >= epoch_period_ns) {
         target->epoch_ns = now_ns;
+        target->codes.reused -= target->codes.reused > 0;
         code_cache_start_epoch(&target->codes);
         if (target->codes.size_bytes > MAX_CODE_BYTES)
             TRY(forget_code(target));
@@ -342,7 +396,7 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
     if (system_count == 0)
         return STATUS_NO_PROCESS;
     if (target->list_stale || system_count != target->system_thread_count ||
-        now_ns - target->listed_ns >= LIST_PERIOD_NS)
+        now_ns - target->listed_ns >= target->list_period_ns)
         return list_threads(target, now_ns);
     return STATUS_OK;
 }
@@ -376,6 +430,8 @@ static enum status look_at_threads(struct target *target, uint64_t now_ns) {
 
 enum status target_look(struct target *target, uint64_t now_ns) {
     struct error ignored = {0};
+    /* Objects die, and others take their places: what a look reads of them is of its own time. */
+    memory_pages_clear(&target->pages);
     TRY(refresh(target, now_ns));
     if (!target->options.blocking)
         return look_at_threads(target, now_ns);

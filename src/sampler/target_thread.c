@@ -53,7 +53,8 @@ static enum status read_activity(struct target_thread *thread, uint64_t now_ns, 
     } else if (status == STATUS_NO_PROCESS) {
         return status;
     }
-    if (now_ns - thread->run_checked_ns < STATE_PERIOD_NS && thread->run_checked_ns != 0)
+    /* What was idle and has moved may be running now, and would pass for asleep at the next look. */
+    if (thread->run == THREAD_RUNNING && now_ns - thread->run_checked_ns < STATE_PERIOD_NS)
         return STATUS_OK;
     thread->run_checked_ns = now_ns;
     thread->activity_at_check = activity;
@@ -202,12 +203,13 @@ enum status target_thread_look(struct target_thread *thread, const struct thread
         weight_ns = cpu_weight(thread, weight_ns);
     if (thread->activity_known)
         thread->sampled.cpu_ns = thread->activity.cpu_ns - thread->cpu_start_ns;
+    thread->has_stack = thread->has_stack && asleep;
     if (!is_wanted(thread, look->options->mode, weight_ns)) {
         thread->sampled_ns = look->now_ns;
         return STATUS_OK;
     }
     bool taken = true;
-    if (!asleep || !thread->has_stack)
+    if (!thread->has_stack)
         TRY(read_stack(thread, look, collecting, &unchanged, &taken));
     if (!taken) {
         /* The next sample of this thread stands for this time too: what is dropped is a look, not time. */

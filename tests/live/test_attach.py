@@ -1,0 +1,615 @@
+"""`strobe attach` and what follows from it: what is reported is held against what the targets measured themselves."""
+
+import gzip
+import json
+import os
+import pstats
+import random
+import re
+import resource
+import select
+import signal
+import subprocess
+import time
+import xml.etree.ElementTree
+from contextlib import contextmanager
+
+import harness
+import pytest
+from harness import SANITIZER_REPORT, Target, assert_refuses, strobe
+
+DAMAGED = 6
+# Fast enough that the shares of functions that run for a second have no noise to speak of.
+RATE_HZ = 2000
+
+
+class Attached:
+    """A `strobe attach` that has begun to sample."""
+
+    def __init__(self, target, *options, folder):
+        command = [str(harness.STROBE), "attach", *map(str, options), str(target.pid)]
+        self.process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self.begun = self._read_line()
+        assert re.fullmatch(rf"strobe: sampling process {target.pid} .*\n", self.begun), self.begun
+        self.begun_s = time.monotonic()
+
+    def _read_line(self):
+        """The first line of standard error, byte by byte: communicate() wants the rest."""
+        line = b""
+        descriptor = self.process.stderr.fileno()
+        while not line.endswith(b"\n") and select.select([descriptor], [], [], harness.TIMEOUT_S)[0]:
+            part = os.read(descriptor, 1)
+            if not part:
+                break
+            line += part
+        return line.decode()
+
+    def finish(self):
+        output, errors = self.process.communicate(timeout=harness.TIMEOUT_S)
+        result = harness.Result(self.process.returncode, output.decode(), errors.decode())
+        assert not SANITIZER_REPORT.search(result.stderr), result.stderr
+        return result
+
+    def json(self):
+        """The report, which options -f json made."""
+        return self.finish().json()
+
+
+@contextmanager
+def attached(target, *options, folder):
+    running = Attached(target, *options, folder=folder)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()
+        running.process.stdout.close()
+        running.process.stderr.close()
+
+
+def report(capture, *options):
+    """`strobe report -f json` of a whole capture, parsed."""
+    return strobe("report", "-f", "json", *options, capture).json()
+
+
+def function_of(told, name):
+    found = [function for function in told["functions"] if function["function"] == name]
+    assert len(found) == 1, f"{name} is there {len(found)} times"
+    return found[0]
+
+
+def thread_of(told, native_id):
+    found = [thread for thread in told["threads"] if thread["native_id"] == native_id]
+    assert len(found) == 1, f"thread {native_id} is there {len(found)} times"
+    return found[0]
+
+
+def run_mix(python, folder, *options, seconds=0.5):
+    """(what the target measured, what strobe reported) of the whole run of a mix.py."""
+    with Target(python, "mix.py", seconds) as target:
+        target.await_sleep(target.said["native_id"])
+        with attached(target, "-r", RATE_HZ, "-f", "json", "--no-capture", *options, folder=folder) as running:
+            target.send()
+            told = target.read()
+            return told, running.json()
+
+
+MIX = {"one": "one", "two": "two", "three": "three"}
+
+
+def shares(amounts):
+    whole = sum(amounts.values())
+    return {name: amount / whole for name, amount in amounts.items()}
+
+
+def assert_shares(told, seen, measure, clock):
+    """The functions' shares are within 5 points of the truth. The clock is what the target measured them with.
+
+    Every sample falls at a random place of its own period, so that the error of a share over some 1000 samples is less
+    than that of as many independent draws: 1.6 points. What is left is the system's doing, when it takes the processor
+    away for long in one function: both clocks know of that, each in its own way."""
+    truth = shares({name: told["spent"][name][clock] for name in MIX})
+    measured = shares({name: function_of(seen, name)["total_" + measure] for name in MIX})
+    for name in MIX:
+        assert measured[name] == pytest.approx(truth[name], abs=0.05), (truth, measured)
+
+
+def test_wall_time_is_where_the_target_spent_it(python, tmp_path):
+    told, seen = run_mix(python, tmp_path)
+    assert_shares(told, seen, "wall_s", clock=1)
+    main, burner, sleeper = (thread_of(seen, told[who]) for who in ("native_id", "burner", "sleeper"))
+    assert (main["name"], burner["name"], sleeper["name"]) == ("MainThread", "burner", "sleeper")
+    # Each thread's samples stand for all of the time that it was sampled, to the last deadline before the end.
+    for thread in (main, burner, sleeper):
+        assert thread["sampled"]["wall_s"] == pytest.approx(seen["elapsed_s"], rel=0.05)
+    # And that is at least as long as the work took.
+    assert main["sampled"]["wall_s"] >= told["wall_ns"] / 1e9 * 0.95
+    # What waits is waiting, and not the others.
+    assert sleeper["sampled"]["wait_s"] == pytest.approx(sleeper["sampled"]["wall_s"], rel=0.02)
+    work = function_of(seen, "measure")
+    assert work["total_wall_s"] == pytest.approx((told["wall_ns"] + told["spent"]["other"][1]) / 1e9, rel=0.05)
+
+
+def test_cpu_time_is_what_the_threads_used(python, tmp_path):
+    told, seen = run_mix(python, tmp_path, "--mode", "cpu")
+    assert_shares(told, seen, "cpu_s", clock=0)
+    main, burner = (thread_of(seen, told[who]) for who in ("native_id", "burner"))
+    # The kernel's own count, which strobe reads, is brought up to date every 4 ms or so (its tick).
+    for thread, cpu_ns in ((main, told["cpu_ns"]), (burner, told["beside"]["cpu_ns"])):
+        assert thread["cpu_s"] == pytest.approx(cpu_ns / 1e9, rel=0.05, abs=0.01)
+        assert thread["sampled"]["self_cpu_s"] == pytest.approx(cpu_ns / 1e9, rel=0.05, abs=0.02)
+    sleeping = [thread for thread in seen["threads"] if thread["native_id"] == told["sleeper"]]
+    assert sum(thread["sampled"]["self_cpu_s"] for thread in sleeping) <= 0.005
+
+
+def test_modes(python, tmp_path):
+    """gil, --blocking and --native."""
+    with Target(python, "mix.py", 1000) as target:
+        target.send()
+        target.await_cpu_time(target.said["native_id"], ticks=2)
+        gil = strobe("attach", "-d", "0.3", "-f", "json", "--mode", "gil", "--no-capture", "-r", RATE_HZ, target.pid).json()
+        blocking = strobe("attach", "-d", "0.3", "-f", "json", "--blocking", "--no-capture", target.pid).json()
+        native = strobe("attach", "-d", "0.3", "-f", "collapsed", "--native", "--idle", "--no-capture", target.pid)
+        # It runs on when strobe is gone.
+        target.await_cpu_time(target.said["native_id"], ticks=2)
+    seen = {thread["native_id"]: thread["sampled"]["samples"] for thread in gil["threads"]}
+    if python.free_threaded:
+        assert sum(seen.values()) == 0
+    else:
+        assert seen[target.said["native_id"]] > 0 and seen[target.said["burner"]] > 0
+        # One thread at a time has it.
+        assert sum(thread["sampled"]["wall_s"] for thread in gil["threads"]) <= gil["elapsed_s"] * 1.05
+    assert seen.get(target.said["sleeper"], 0) == 0
+    assert blocking["samples"]["inconsistent"] == 0
+    assert blocking["samples"]["taken"] > 0
+    assert function_of(blocking, "sleep")["total_wait_s"] == pytest.approx(blocking["elapsed_s"], rel=0.1)
+    assert native.returncode == harness.OK
+    assert not any(line.startswith("<native>") for line in native.stdout.splitlines())
+
+
+def test_threads_that_come_and_go(python, tmp_path):
+    """Each is listed once, with its name, and none that was not there."""
+    with Target(python, "coming.py", 25, 200) as target:
+        with attached(target, "-f", "json", "--no-capture", folder=tmp_path) as running:
+            target.send()
+            assert target.read_line() == "200"
+            target.send()
+            seen = running.json()
+    names = [thread["name"] for thread in seen["threads"]]
+    coming = [name for name in names if name != "MainThread"]
+    assert set(coming) <= {f"comes {i}" for i in range(200)}
+    assert len(set(coming)) == len(coming)
+    # A strobe that was kept waiting for all of a round's 50 ms may miss one round.
+    assert len(coming) >= 175
+    assert names.count("MainThread") == 1
+    identities = [thread["native_id"] for thread in seen["threads"]]
+    assert len(set(identities)) == len(identities)
+
+
+def test_code_that_comes_and_goes(python, tmp_path):
+    """No line is ever charged to the wrong file, and strobe's memory stays flat."""
+    with Target(python, "churn.py") as target:
+        with attached(target, "-d", 1.5, "-r", 5000, "-f", "json", "--all", "--no-capture", folder=tmp_path) as running:
+            sizes = [memory_of(running.process.pid)]
+            while running.process.poll() is None and not select.select([running.process.stdout], [], [], 0.1)[0]:
+                sizes.append(memory_of(running.process.pid))
+            seen = running.json()
+    for file in seen["files"]:
+        number = re.fullmatch(r"/nowhere/(\d+)\.py", file["path"])
+        for line in file["lines"]:
+            name = re.fullmatch(r"f(\d+)", line["function"])
+            if number is None:
+                assert name is None, (file["path"], line)
+            elif line["function"] != "<module>":
+                assert name and name[1] == number[1], (file["path"], line)
+                assert int(number[1]) * 10 <= line["line"] <= int(number[1]) * 10 + 8, (file["path"], line)
+    # 900 functions of ten lines are known after the first round. 4 MiB is what an allocator may keep aside.
+    settled = [size for size in sizes if size > 0][len(sizes) // 3 :]
+    assert max(settled) - settled[0] <= 4 << 20, sizes
+
+
+def memory_of(pid):
+    """Resident bytes; 0 when it has ended."""
+    try:
+        with open(f"/proc/{pid}/statm") as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
+
+
+def test_three_hundred_threads_at_once(any_python, tmp_path):
+    with Target(any_python, "thousand.py", 300) as target:
+        seen = strobe("attach", "-d", "0.5", "-r", "100", "-f", "json", "--no-capture", target.pid, cwd=tmp_path).json()
+    names = {thread["name"] for thread in seen["threads"]}
+    assert names == {"MainThread"} | {f"thread {i}" for i in range(300)}
+    assert len(seen["threads"]) == 301
+    leaf = function_of(seen, "leaf")
+    assert leaf["total_wait_s"] == pytest.approx(300 * seen["elapsed_s"], rel=0.1)
+
+
+# ---------------------------------------------------------------------------------------------- the end of it
+
+
+SIGNALLED = """
+import os
+os.write(1, b"ready\\n")
+def work():
+    while True:
+        sum(range(10000))
+work()
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """script(text): the path of a program."""
+
+    def write(text, name="program.py"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_ends_the_sampling_and_not_the_report(any_python, script, tmp_path, number):
+    with Target(any_python, script(SIGNALLED)) as target:
+        with attached(target, folder=tmp_path) as running:
+            target.await_cpu_time(target.pid, ticks=5)
+            running.process.send_signal(number)
+            result = running.finish()
+        assert target.process.poll() is None
+    assert result.returncode == harness.OK, result
+    assert "work" in result.stdout
+    capture = tmp_path / f"program-{target.pid}.strobe"
+    assert f"program-{target.pid}.strobe" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "work" in strobe("report", capture).stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_target_that_is_killed(python, script, tmp_path, number):
+    with Target(python, script(SIGNALLED)) as target:
+        with attached(target, "-f", "json", folder=tmp_path) as running:
+            target.await_cpu_time(target.pid, ticks=5)
+            target.process.send_signal(number)
+            seen = running.json()
+    assert function_of(seen, "work")["total_samples"] > 0
+
+
+EXEC = """
+import os, sys
+os.write(1, b"ready\\n")
+def before():
+    sys.stdin.readline()
+before()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+AFTER = """
+import os, sys
+os.write(1, b"again\\n")
+def after():
+    sys.stdin.readline()
+after()
+"""
+
+
+def test_a_target_that_becomes_another_python(python, any_python, script, tmp_path):
+    after = script(AFTER, "after.py")
+    with Target(python, script(EXEC), any_python.path, after) as target:
+        with attached(target, "-f", "json", folder=tmp_path) as running:
+            target.await_sleep(target.pid)
+            target.send()
+            assert target.read_line() == "again"
+            # Strobe says nothing when it has found the new program: that has a second for it, twenty of its tries.
+            select.select([running.process.stdout], [], [], 1)
+            target.send()
+            seen = running.json()
+    assert function_of(seen, "before")["total_samples"] > 0
+    assert function_of(seen, "after")["total_samples"] > 0
+    assert seen["python"].startswith("%d.%d" % any_python.version[:2])
+
+
+def test_a_target_that_becomes_no_python(python, script, tmp_path):
+    with Target(python, script(EXEC), "/bin/cat") as target:
+        with attached(target, "-f", "json", folder=tmp_path) as running:
+            target.await_sleep(target.pid)
+            target.send()
+            # Python would take the second line along with the first.
+            while os.readlink(f"/proc/{target.pid}/exe") == python.path:
+                os.sched_yield()
+            target.send("cat is there")
+            assert target.read_line() == "cat is there"
+            target.process.stdin.close()
+            seen = running.json()
+    assert function_of(seen, "before")["total_samples"] > 0
+
+
+# ---------------------------------------------------------------------------------------------- the capture
+
+
+def await_size(path, size_bytes):
+    """Waits until the file is larger than this, and returns how large. No event tells of it."""
+    deadline_s = time.monotonic() + harness.TIMEOUT_S
+    while not path.exists() or path.stat().st_size <= size_bytes:
+        assert time.monotonic() < deadline_s, f"{path} does not grow"
+        os.sched_yield()
+    return path.stat().st_size
+
+
+def test_killed_at_a_random_moment(any_python, script, tmp_path):
+    capture = tmp_path / "cut.strobe"
+    with Target(any_python, script(SIGNALLED)) as target:
+        with attached(target, "--capture", capture, folder=tmp_path) as running:
+            size = await_size(capture, await_size(capture, 0))
+            select.select([running.process.stdout], [], [], random.random())
+            running.process.kill()
+            killed_s = time.monotonic()
+            running.process.wait()
+    result = strobe("report", "-f", "json", capture)
+    assert result.returncode == DAMAGED
+    assert re.fullmatch(r"strobe: [^\n]+\n", result.stderr)
+    seen = json.loads(result.stdout)
+    assert function_of(seen, "work")["total_samples"] > 0
+    # What was sampled in the last second may be lost, but no more; half a second is for a strobe that was kept waiting.
+    assert seen["elapsed_s"] >= killed_s - running.begun_s - 1.5
+    assert size > 0
+    table = strobe("report", capture)
+    assert table.returncode == DAMAGED
+    assert "no end" in table.stdout
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The path of a capture of a mix.py."""
+    import interpreters
+
+    folder = tmp_path_factory.mktemp("whole")
+    with Target(interpreters.supported()[-1], "mix.py", 1000) as target:
+        target.send()
+        capture = folder / "whole.strobe"
+        result = strobe("attach", "-d", "0.5", "--capture", capture, "-o", folder / "first.json", target.pid)
+        assert result.returncode == harness.OK, result
+    return capture
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 0.999])
+def test_a_cut_file(whole, tmp_path, share):
+    data = whole.read_bytes()
+    cut = tmp_path / "cut.strobe"
+    cut.write_bytes(data[: int(len(data) * share)])
+    result = strobe("report", cut)
+    assert result.returncode == DAMAGED
+    assert re.fullmatch(r"strobe: [^\n]*cut\.strobe[^\n]*\n", result.stderr)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n", b"\x7fELF" + bytes(500), b"STROBE"], ids=repr)
+@pytest.mark.parametrize("command", ["report", "diff", "merge"])
+def test_not_a_capture(whole, tmp_path, content, command):
+    path = tmp_path / "other.strobe"
+    path.write_bytes(content)
+    arguments = {"report": [path], "diff": [whole, path], "merge": [whole, path, "-o", tmp_path / "out.strobe"]}
+    assert_refuses(strobe(command, *arguments[command]), DAMAGED)
+    assert not (tmp_path / "out.strobe").exists()
+
+
+def test_a_full_disk(any_python, script, tmp_path):
+    """A limit on the file's size set while it is being written stands for it: the next chunk does not fit."""
+    capture = tmp_path / "full.strobe"
+    with Target(any_python, script(SIGNALLED)) as target:
+        with attached(target, "--capture", capture, folder=tmp_path) as running:
+            size = await_size(capture, await_size(capture, 0))
+            resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (size + 20, size + 20))
+            result = running.finish()
+    assert result.returncode == harness.FAILED
+    assert re.fullmatch(r"strobe: [^\n]*full\.strobe[^\n]*\n", result.stderr), result.stderr
+    seen = strobe("report", "-f", "json", capture)
+    assert seen.returncode == DAMAGED
+    assert function_of(json.loads(seen.stdout), "work")["total_samples"] > 0
+
+
+def test_names_of_captures(any_python, script, tmp_path):
+    with Target(any_python, script(SIGNALLED, "some program.py")) as target:
+        kept = strobe("attach", "-d", "0.05", target.pid, cwd=tmp_path)
+        assert kept.returncode == harness.OK
+        (capture,) = tmp_path.glob("*.strobe")
+        assert re.fullmatch(rf"some.*-{target.pid}\.strobe", capture.name)
+        capture.unlink()
+        quiet = strobe("attach", "-d", "0.05", "--quiet", "--no-capture", target.pid, cwd=tmp_path)
+        assert (quiet.returncode, quiet.stderr) == (harness.OK, "")
+        assert list(tmp_path.glob("*.strobe")) == []
+
+
+def test_a_script_that_was_called_by_a_relative_name(python, script, tmp_path):
+    path = script(SIGNALLED)
+    process = subprocess.Popen([python.path, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        seen = strobe("attach", "-d", "0.1", "--no-capture", "-f", "json", process.pid, cwd="/").json()
+        shown = strobe("attach", "-d", "0.1", "--no-capture", process.pid, cwd="/").stdout
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert function_of(seen, "work")["path"] == str(path)
+    assert "sum(range(10000))" in shown, "the source was found"
+
+
+# ---------------------------------------------------------------------------------------------- its consumers
+
+
+def check_json(path):
+    assert json.loads(path.read_text())["strobe"] == 1
+
+
+def check_html(path):
+    text = path.read_text()
+    assert text.lower().startswith("<!doctype html>")
+    assert "mix.py" in text
+
+
+def check_collapsed(path):
+    lines = path.read_text().splitlines()
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"thread .+ \(\d+\)(;[^;]+)* \d+", line), line
+
+
+def check_speedscope(path):
+    told = json.loads(path.read_text())
+    assert told["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    for profile in told["profiles"]:
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert all(frame < len(told["shared"]["frames"]) for stack in profile["samples"] for frame in stack)
+
+
+def check_pprof(path):
+    assert b"mix.py" in gzip.decompress(path.read_bytes())
+
+
+def check_gecko(path):
+    told = json.loads(path.read_text())
+    assert {thread["name"] for thread in told["threads"]} >= {"MainThread", "burner"} or told["threads"]
+
+
+def check_chrome(path):
+    told = json.loads(path.read_text())
+    events = told["traceEvents"] if isinstance(told, dict) else told
+    assert {event["ph"] for event in events} & {"X", "B"}
+
+
+def check_pstats(path):
+    stats = pstats.Stats(str(path))
+    assert any(name == "measure" for _, _, name in stats.stats)
+
+
+def check_svg(path):
+    assert xml.etree.ElementTree.parse(path).getroot().tag.endswith("svg")
+
+
+def check_table(path):
+    assert "mix.py" in path.read_text()
+
+
+CHECKS = {
+    "table": check_table,
+    "json": check_json,
+    "html": check_html,
+    "collapsed": check_collapsed,
+    "speedscope": check_speedscope,
+    "pprof": check_pprof,
+    "gecko": check_gecko,
+    "chrome": check_chrome,
+    "pstats": check_pstats,
+    "svg": check_svg,
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_every_format(whole, tmp_path, name):
+    path = tmp_path / "out"
+    result = strobe("report", "-f", name, "-o", path, whole)
+    assert result == harness.Result(harness.OK, "", "")
+    CHECKS[name](path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"], "nothing is left beside the output"
+
+
+def test_an_output_is_whole_or_not_there(whole, tmp_path):
+    path = tmp_path / "out.json"
+    path.write_text("old")
+    limit = (4096, 4096)
+    result = strobe(
+        "report", "-o", path, whole, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    )
+    assert_refuses(result, harness.FAILED)
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.json"]
+    assert_refuses(strobe("report", "-o", tmp_path / "no" / "out.json", whole), harness.FAILED)
+
+
+def test_merge_and_diff(whole, tmp_path):
+    once, merged = report(whole), tmp_path / "merged.strobe"
+    assert strobe("merge", whole, whole, "-o", merged) == harness.Result(harness.OK, "", "")
+    twice = report(merged)
+    assert len(twice["processes"]) == 2 * len(once["processes"])
+    assert twice["samples"]["taken"] == 2 * once["samples"]["taken"]
+    for name in ("measure", "one", "sleep"):
+        assert function_of(twice, name)["total_wall_s"] == pytest.approx(2 * function_of(once, name)["total_wall_s"])
+    # Sampled for twice the time: scaled to the same, it is the same.
+    same = strobe("diff", "-f", "json", whole, merged).json()
+    assert same["scale"] == pytest.approx(0.5, rel=0.01)
+    assert same["after"]["sums"]["wall_s"] == pytest.approx(same["before"]["sums"]["wall_s"], rel=0.01)
+    for row in same["lines"] + same["functions"]:
+        assert row["after"]["wall_s"] == pytest.approx(row["before"]["wall_s"], rel=0.02, abs=1e-6)
+    table = strobe("diff", whole, merged)
+    assert table.returncode == harness.OK
+    assert "in all" in table.stdout
+
+
+# ---------------------------------------------------------------------------------------------- usage
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["attach"],
+        ["attach", "1", "2"],
+        ["attach", "no-number"],
+        ["attach", "-f", "no-such-format", "1"],
+        ["attach", "-r", "0", "1"],
+        ["attach", "-r", "many", "1"],
+        ["attach", "-d", "-1", "1"],
+        ["attach", "--mode", "no-mode", "1"],
+        ["attach", "--no-such-option", "1"],
+        ["attach", "--lines", "0", "1"],
+        ["report"],
+        ["report", "-f", "no-such-format", "x"],
+        ["diff", "one"],
+        ["diff", "-f", "svg", "one", "two"],
+        ["merge", "one"],
+        ["merge", "-o", "two"],
+    ],
+    ids=" ".join,
+)
+def test_usage(arguments, tmp_path):
+    assert_refuses(strobe(*arguments, cwd=tmp_path), harness.USAGE)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["attach", "report", "diff", "merge"])
+def test_help(command):
+    result = strobe(command, "--help")
+    assert result.returncode == harness.OK
+    assert result.stdout.startswith(f"Usage: strobe {command} ")
+    assert max(map(len, result.stdout.splitlines())) <= 90
+    assert command in strobe("--help").stdout
+
+
+def test_no_such_process(tmp_path):
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    assert_refuses(strobe("attach", ended.pid, cwd=tmp_path), harness.NO_PROCESS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_python(tmp_path):
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as cat:
+        assert_refuses(strobe("attach", cat.pid, cwd=tmp_path), harness.NOT_PYTHON)
+        cat.stdin.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_no_permission(any_python):
+    with Target(any_python, "ready.py") as target:
+        result = strobe("attach", target.pid, user=65534, group=65534, extra_groups=[], cwd="/tmp")
+    assert_refuses(result, harness.NO_PERMISSION)
+
+
+def test_a_capture_that_cannot_be_made(any_python, tmp_path):
+    with Target(any_python, "ready.py") as target:
+        result = strobe("attach", "--capture", tmp_path / "no" / "x.strobe", target.pid, cwd=tmp_path)
+    assert_refuses(result, harness.FAILED)
