@@ -92,6 +92,20 @@ static uint64_t cpu_weight(struct target_thread *thread, uint64_t wall_ns) {
     return weight_ns;
 }
 
+/* Whether a sample of wall time counts as CPU time. The system calls a thread running that only wants to, so its own
+ * clock decides: over more than CPU_SLACK_NS, what counts as CPU time is what the thread used. */
+static bool charge_wall(struct target_thread *thread, uint64_t wall_ns) {
+    if (!thread->activity_known)
+        return thread->run == THREAD_RUNNING;
+    uint64_t used_ns = thread->activity.cpu_ns - thread->cpu_start_ns;
+    uint64_t charged_ns = thread->cpu_charged_ns + wall_ns;
+    bool ran =
+        thread->run == THREAD_RUNNING ? charged_ns <= used_ns + CPU_SLACK_NS : charged_ns + CPU_SLACK_NS < used_ns;
+    if (ran)
+        thread->cpu_charged_ns = charged_ns;
+    return ran;
+}
+
 static enum status reserve(struct target_thread *thread, size_t count) {
     if (count <= thread->capacity)
         return STATUS_OK;
@@ -198,9 +212,12 @@ enum status target_thread_look(struct target_thread *thread, const struct thread
     TRY(read_activity(thread, look->now_ns, &asleep));
     read_gil(thread, look);
     bool collecting = look->interp->collecting && thread->gil == SAMPLE_GIL_HELD;
-    uint64_t weight_ns = look->now_ns - thread->sampled_ns;
+    bool ran = thread->run == THREAD_RUNNING;
+    uint64_t weight_ns = look->now_ns - thread->sampled_ns, charged_before_ns = thread->cpu_charged_ns;
     if (look->options->mode == SAMPLING_CPU)
         weight_ns = cpu_weight(thread, weight_ns);
+    else if (look->options->mode == SAMPLING_WALL)
+        ran = charge_wall(thread, weight_ns);
     if (thread->activity_known)
         thread->sampled.cpu_ns = thread->activity.cpu_ns - thread->cpu_start_ns;
     thread->has_stack = thread->has_stack && asleep;
@@ -213,8 +230,7 @@ enum status target_thread_look(struct target_thread *thread, const struct thread
         TRY(read_stack(thread, look, collecting, &unchanged, &taken));
     if (!taken) {
         /* The next sample of this thread stands for this time too: what is dropped is a look, not time. */
-        if (look->options->mode == SAMPLING_CPU)
-            thread->cpu_charged_ns -= weight_ns;
+        thread->cpu_charged_ns = charged_before_ns;
         return STATUS_OK;
     }
     thread->has_stack = true;
@@ -224,7 +240,7 @@ enum status target_thread_look(struct target_thread *thread, const struct thread
         .thread = &thread->sampled,
         .time_ns = look->now_ns,
         .weight_ns = weight_ns,
-        .state = thread->run,
+        .state = ran ? THREAD_RUNNING : THREAD_IDLE,
         .gil = thread->gil,
         .collecting = collecting,
         .frames = thread->frames,
