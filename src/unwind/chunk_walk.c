@@ -229,6 +229,20 @@ static enum status know_thread(struct walk *walk) {
     return walk->thread->datastack_chunk == chunk ? STATUS_OK : STATUS_TORN;
 }
 
+/* Whether the innermost frame, one outside of the chunk, stands where it can have called the frame of these bytes: not
+ * so when that has returned since and is what it left behind. */
+static bool outside_calls(const struct walk *walk, const uint8_t *callee) {
+    const struct stack_tracker *tracker = walk->tracker;
+    const struct tracked_frame *caller = &tracker->stack.frames[walk->count - 1];
+    const struct layout_frame *fields = &walk->layout->frame;
+    if (caller->code == NULL)
+        return true;
+    struct code_step step = code_cache_step(tracker->codes, caller->code, caller->instruction_bytes);
+    if (layout_has(fields->is_entry) && load_u8(callee + fields->is_entry) != 0)
+        return step.family != OPCODE_OTHER;
+    return step.enters && step.family != OPCODE_RESUMES_GENERATOR;
+}
+
 /* Whether the frame at `address` in the copy is the next one up; then it is added. */
 static enum status climb(struct walk *walk, remote_addr address, bool *climbed) {
     const struct layout_frame *fields = &walk->layout->frame;
@@ -257,10 +271,15 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
         /* Through C, or from a generator that it runs. */
         if (in_chunk(walk, frame.previous) || (walk->top != SIZE_MAX && top_step(walk).family == OPCODE_OTHER))
             return STATUS_OK;
+        size_t first = walk->count;
         status = put_outside(walk, frame.previous);
         if (status == STATUS_NOT_FOUND)
             return STATUS_OK;
         TRY(status);
+        if (!outside_calls(walk, bytes)) {
+            walk->count = first;
+            return STATUS_OK;
+        }
     }
     tracked.end = address + tracked.code->frame_bytes;
     *climbed = true;
@@ -294,9 +313,9 @@ static void drop(struct walk *walk) {
 }
 
 /* Whether the innermost frame is none that runs. One that is being set up would not be shown, and one from which a
- * generator was made looks like that for ever (RETURN_GENERATOR, Python/bytecodes.c 3.12). Up to 3.13, one that has
- * neither variables nor stack looks the same whether it waits for what it has entered or has been popped: it is the
- * latter when its instruction enters nothing. */
+ * generator was made looks like that for ever (RETURN_GENERATOR, Python/bytecodes.c 3.12). Up to 3.13 the
+ * extent of its stack is saved when a frame enters another and when it returns, and is -1 while it runs: one that has
+ * it saved has been popped when its instruction enters nothing. */
 static bool is_leftover(const struct walk *walk) {
     const struct layout_frame *fields = &walk->layout->frame;
     const struct tracked_frame *frame = &walk->tracker->stack.frames[walk->count - 1];
@@ -304,8 +323,8 @@ static bool is_leftover(const struct walk *walk) {
         return frame->code == NULL;
     if (!frame->shown)
         return true;
-    return walk->top_bytes != NULL && layout_has(fields->stacktop) && stacktop_of(walk, walk->top_bytes) == 0 &&
-           !top_step(walk).enters;
+    return walk->top_bytes != NULL && layout_has(fields->stacktop) &&
+           stacktop_of(walk, walk->top_bytes) != STACKTOP_RUNNING && !top_step(walk).enters;
 }
 
 static void drop_leftovers(struct walk *walk) {
