@@ -294,9 +294,9 @@ static void drop(struct walk *walk) {
 }
 
 /* Whether the innermost frame is none that runs. One that is being set up would not be shown, and one from which a
- * generator was made looks like that for ever (RETURN_GENERATOR, Python/bytecodes.c 3.12). Up to 3.13, one that has
- * neither variables nor stack looks the same whether it waits for what it has entered or has been popped: it is the
- * latter when its instruction enters nothing. */
+ * generator was made looks like that for ever (RETURN_GENERATOR, Python/bytecodes.c 3.12). Up to 3.13, one that
+ * waits for what it has entered and one that has been popped both have the extent of their stack saved (3.11 never
+ * changes it again, _PyFrame_Clear, Python/frame.c): it is the latter when its instruction enters nothing. */
 static bool is_leftover(const struct walk *walk) {
     const struct layout_frame *fields = &walk->layout->frame;
     const struct tracked_frame *frame = &walk->tracker->stack.frames[walk->count - 1];
@@ -304,7 +304,7 @@ static bool is_leftover(const struct walk *walk) {
         return frame->code == NULL;
     if (!frame->shown)
         return true;
-    return walk->top_bytes != NULL && layout_has(fields->stacktop) && stacktop_of(walk, walk->top_bytes) == 0 &&
+    return walk->top_bytes != NULL && layout_has(fields->stacktop) && stacktop_of(walk, walk->top_bytes) != STACKTOP_RUNNING &&
            !top_step(walk).enters;
 }
 
