@@ -116,19 +116,26 @@ static enum status put(struct walk *walk, const struct tracked_frame *tracked, c
     return STATUS_OK;
 }
 
+static const struct outside_frame *find_outside(const struct stack_tracker *tracker, remote_addr address) {
+    for (size_t i = 0; i < tracker->outside_count; i++)
+        if (tracker->outside[i].address == address && tracker->outside[i].read)
+            return &tracker->outside[i];
+    return NULL;
+}
+
 /* A frame outside of the chunk: read along with the copy, or on its own. */
 static enum status read_outside(const struct walk *walk, remote_addr address, struct frame *frame,
                                 uint64_t *executable) {
     struct stack_tracker *tracker = walk->tracker;
-    uint8_t head[FRAME_HEAD_MAX_BYTES];
-    const uint8_t *bytes = NULL;
-    for (size_t i = 0; i < tracker->outside_count && bytes == NULL; i++)
-        if (tracker->outside[i].address == address && tracker->outside[i].read)
-            bytes = tracker->outside[i].bytes;
-    if (bytes == NULL) {
-        TRY(memory_read(tracker->runtime->live, address, head, frame_head_size(walk->layout)));
-        bytes = head;
+    struct outside_frame own = {.address = address, .size_bytes = sizeof own.bytes, .read = true};
+    const struct outside_frame *known = find_outside(tracker, address);
+    const uint8_t *bytes = known != NULL ? known->bytes : own.bytes;
+    if (known == NULL && memory_read(tracker->runtime->live, address, own.bytes, own.size_bytes) != STATUS_OK) {
+        own.size_bytes = frame_head_size(walk->layout);
+        TRY(memory_read(tracker->runtime->live, address, own.bytes, own.size_bytes));
     }
+    if (known == NULL && tracker->outside_count < TRACKER_MAX_OUTSIDE)
+        tracker->outside[tracker->outside_count++] = own;
     *executable = load_u64(bytes + walk->layout->frame.f_executable);
     return frame_decode(walk->layout, address, bytes, frame);
 }
@@ -172,28 +179,34 @@ static struct code_step top_step(const struct walk *walk) {
     return code_cache_step(walk->tracker->codes, top->code, top->instruction_bytes);
 }
 
+/* A frame that called another, and so much of it as was copied. */
+struct caller {
+    const struct tracked_frame *frame;
+    const uint8_t *bytes;
+    size_t size_bytes;
+};
+
 /* The word of the caller's value stack at `index` behind its saved end; false when it is not in the copy. */
-static bool stack_word(const struct walk *walk, size_t index, uint64_t *word) {
+static bool stack_word(const struct walk *walk, const struct caller *caller, size_t index, uint64_t *word) {
     const struct layout_frame *fields = &walk->layout->frame;
-    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
     uint64_t offset = layout_has(fields->stacktop)
-                          ? fields->localsplus + (uint64_t)(int64_t)stacktop_of(walk, walk->top_bytes) * WORD_BYTES
-                          : load_u64(walk->top_bytes + fields->stackpointer) - top->address;
+                          ? fields->localsplus + (uint64_t)(int64_t)stacktop_of(walk, caller->bytes) * WORD_BYTES
+                          : load_u64(caller->bytes + fields->stackpointer) - caller->frame->address;
     offset += index * WORD_BYTES;
-    if (offset > top->code->frame_bytes - WORD_BYTES || offset < fields->localsplus)
+    if (offset > caller->size_bytes - WORD_BYTES || offset < fields->localsplus)
         return false;
-    *word = frame_untag(walk->layout, load_u64(walk->top_bytes + offset));
+    *word = frame_untag(walk->layout, load_u64(caller->bytes + offset));
     return true;
 }
 
 /* What a call has called is still in the caller's stack, just behind its end (opcode.h). Where it is the function of
  * another callee, the caller's bytes and the callee's are of different calls. */
-static bool called_this(const struct walk *walk, const uint8_t *callee) {
+static bool called_this(const struct walk *walk, const struct caller *caller, const uint8_t *callee) {
     uint64_t function = frame_untag(walk->layout, load_u64(callee + walk->layout->frame.f_funcobj));
     uint64_t called = 0;
-    if (!stack_word(walk, 0, &called))
+    if (!stack_word(walk, caller, 0, &called))
         return true;
-    if (called == 0 && layout_minor(walk->layout) < 13 && !stack_word(walk, 1, &called))
+    if (called == 0 && layout_minor(walk->layout) < 13 && !stack_word(walk, caller, 1, &called))
         return true;
     return called == function;
 }
@@ -216,7 +229,9 @@ static bool may_have_entered(const struct walk *walk, const struct tracked_frame
         return true;
     if (layout_has(fields->stacktop) && stacktop_of(walk, walk->top_bytes) == STACKTOP_RUNNING)
         return false;
-    return step.family != OPCODE_CALL || !callee->shown || called_this(walk, bytes);
+    struct caller caller = {&walk->tracker->stack.frames[walk->top], walk->top_bytes,
+                            walk->tracker->stack.frames[walk->top].code->frame_bytes};
+    return step.family != OPCODE_CALL || !callee->shown || called_this(walk, &caller, bytes);
 }
 
 /* Reads the thread state if that was left out. STATUS_TORN when another chunk is the newest by now. */
@@ -229,18 +244,25 @@ static enum status know_thread(struct walk *walk) {
     return walk->thread->datastack_chunk == chunk ? STATUS_OK : STATUS_TORN;
 }
 
-/* Whether the innermost frame, one outside of the chunk, stands where it can have called the frame of these bytes: not
- * so when that has returned since and is what it left behind. */
-static bool outside_calls(const struct walk *walk, const uint8_t *callee) {
+/* Whether the innermost frame so far, a generator read from outside of the chunk, can have called the callee:
+ * STATUS_NOT_FOUND when it calls nothing. STATUS_TORN when it called something else: its memory was given to another
+ * generator since the chunk was read. */
+static enum status check_generator_call(const struct walk *walk, const struct tracked_frame *callee,
+                                        const uint8_t *bytes) {
     const struct stack_tracker *tracker = walk->tracker;
-    const struct tracked_frame *caller = &tracker->stack.frames[walk->count - 1];
     const struct layout_frame *fields = &walk->layout->frame;
-    if (caller->code == NULL)
-        return true;
-    struct code_step step = code_cache_step(tracker->codes, caller->code, caller->instruction_bytes);
-    if (layout_has(fields->is_entry) && load_u8(callee + fields->is_entry) != 0)
-        return step.family != OPCODE_OTHER;
-    return step.enters && step.family != OPCODE_RESUMES_GENERATOR;
+    const struct tracked_frame *generator = &tracker->stack.frames[walk->count - 1];
+    const struct outside_frame *outside = find_outside(tracker, generator->address);
+    if (generator->code == NULL || !callee->shown || outside == NULL ||
+        (layout_has(fields->is_entry) && load_u8(bytes + fields->is_entry) != 0))
+        return STATUS_OK;
+    struct caller caller = {generator, outside->bytes, outside->size_bytes};
+    struct code_step step = code_cache_step(tracker->codes, generator->code, generator->instruction_bytes);
+    /* What resumes a generator enters that, and that is in no chunk. */
+    if (!step.enters || step.family == OPCODE_RESUMES_GENERATOR ||
+        (layout_has(fields->stacktop) && stacktop_of(walk, caller.bytes) == STACKTOP_RUNNING))
+        return STATUS_NOT_FOUND;
+    return step.family != OPCODE_CALL || called_this(walk, &caller, bytes) ? STATUS_OK : STATUS_TORN;
 }
 
 /* Whether the frame at `address` in the copy is the next one up; then it is added. */
@@ -271,15 +293,17 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
         /* Through C, or from a generator that it runs. */
         if (in_chunk(walk, frame.previous) || (walk->top != SIZE_MAX && top_step(walk).family == OPCODE_OTHER))
             return STATUS_OK;
-        size_t first = walk->count;
+        size_t inside_count = walk->count;
         status = put_outside(walk, frame.previous);
         if (status == STATUS_NOT_FOUND)
             return STATUS_OK;
         TRY(status);
-        if (!outside_calls(walk, bytes)) {
-            walk->count = first;
+        status = check_generator_call(walk, &tracked, bytes);
+        if (status == STATUS_NOT_FOUND) {
+            walk->count = inside_count;
             return STATUS_OK;
         }
+        TRY(status);
     }
     tracked.end = address + tracked.code->frame_bytes;
     *climbed = true;
@@ -382,13 +406,22 @@ static bool check_paths(struct stack_tracker *tracker, size_t from, size_t count
     return known || !tracker->slow;
 }
 
+static void predict_outside_frame(struct stack_tracker *tracker, const struct tracked_frame *frame) {
+    struct outside_frame *outside = &tracker->outside[tracker->outside_count++];
+    size_t size_bytes = frame_head_size(&tracker->runtime->layout);
+    if (frame->code != NULL && frame->code->frame_bytes > size_bytes)
+        size_bytes = frame->code->frame_bytes;
+    outside->address = frame->address;
+    outside->size_bytes = size_bytes < sizeof outside->bytes ? size_bytes : sizeof outside->bytes;
+    outside->read = false;
+}
+
 /* What to read along next time: the frames outside of the chunk that moved this time. */
 static void predict_outside(struct stack_tracker *tracker, size_t same) {
     tracker->outside_count = 0;
     for (size_t i = tracker->stack.count; i-- > same && tracker->outside_count < TRACKER_MAX_OUTSIDE;)
         if (tracker->stack.frames[i].end == 0 && i >= tracker->older_count)
-            tracker->outside[tracker->outside_count++] =
-                (struct outside_frame){.address = tracker->stack.frames[i].address};
+            predict_outside_frame(tracker, &tracker->stack.frames[i]);
 }
 
 enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *thread, bool thread_known, bool may_retry,

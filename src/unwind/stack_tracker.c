@@ -81,11 +81,11 @@ static enum status prepare_copies(struct stack_tracker *tracker, const struct th
     return reserve_copies(tracker, (size_t)size_bytes);
 }
 
-/* Everything in one call: the chunk, then the thread state, then what lay outside of the chunk last time. */
+/* Everything in one call: the chunk, then what lay outside of it last time, soon enough to be of nearly the same
+ * instant, then the thread state. */
 static enum status read_at_once(struct stack_tracker *tracker, struct thread_state *thread) {
     struct memory_piece pieces[MAX_PIECES];
     size_t count = 0, span = thread_state_span(&tracker->runtime->layout);
-    size_t head_bytes = frame_head_size(&tracker->runtime->layout);
     remote_addr slot_frame = 0;
     bool has_slot = layout_has(tracker->runtime->layout.thread.cframe);
     size_t copy_bytes = 0;
@@ -93,11 +93,12 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
         return STATUS_LIMIT;
     TRY(prepare_copies(tracker, thread, &copy_bytes));
     pieces[count++] = (struct memory_piece){thread->datastack_chunk, tracker->copy, copy_bytes};
+    for (size_t i = 0; i < tracker->outside_count; i++)
+        pieces[count++] = (struct memory_piece){tracker->outside[i].address, tracker->outside[i].bytes,
+                                                tracker->outside[i].size_bytes};
     pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
     if (has_slot && thread->frame_slot != 0)
         pieces[count++] = (struct memory_piece){thread->frame_slot, &slot_frame, sizeof slot_frame};
-    for (size_t i = 0; i < tracker->outside_count; i++)
-        pieces[count++] = (struct memory_piece){tracker->outside[i].address, tracker->outside[i].bytes, head_bytes};
     TRY(memory_read_pieces(tracker->runtime->live, pieces, count));
     tracker->copy_bytes = copy_bytes;
     for (size_t i = 0; i < tracker->outside_count; i++)

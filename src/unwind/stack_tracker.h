@@ -37,6 +37,7 @@ struct stack_tracker {
     struct outside_frame {
         remote_addr address;
         uint8_t bytes[FRAME_HEAD_MAX_BYTES];
+        size_t size_bytes; /* the head at the least, and what there is room for of the frame */
         bool read;
     } outside[TRACKER_MAX_OUTSIDE];
     size_t outside_count;
