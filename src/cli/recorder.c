@@ -28,6 +28,8 @@ struct recorder {
     struct recorder_options options;
     uint32_t epoch; /* of the ids that the processes' maps hold */
     uint64_t idle_count;
+    uint32_t known_count; /* processes that were told of */
+    char news[80];        /* to be said to the user when there is a sample to prove it */
     struct recorded_process *processes;
     size_t process_count;
 };
@@ -83,6 +85,11 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
         recorder->processes = grown;
         recorder->process_count = count;
     }
+    if (recorder->known_count > process->number && recorder->options.announcement != NULL)
+        (void)snprintf(recorder->news, sizeof recorder->news, "process %d runs Python %u.%u now", (int)process->pid,
+                       process->version >> 24, process->version >> 16 & 0xff);
+    if (recorder->known_count <= process->number)
+        recorder->known_count = process->number + 1;
     TRY(add_process(recorder, process));
     return STATUS_OK;
 }
@@ -244,9 +251,9 @@ static enum status stack_id(struct recorder *recorder, struct recorded_thread *t
 /* Once there is a sample; or, when there is none to be had (of a process that does not run, by its CPU
  * time), soon. */
 static void announce(struct recorder *recorder) {
-    if (recorder->options.announcement != NULL)
-        cli_say("%s", recorder->options.announcement);
-    recorder->options.announcement = NULL;
+    if (recorder->news[0] != '\0')
+        cli_say("%s", recorder->news);
+    recorder->news[0] = '\0';
 }
 
 static enum status take_sample(struct sample_sink *sink, const struct sample *sample) {
@@ -287,6 +294,8 @@ struct recorder *recorder_new(struct capture_writer *writer, const struct record
                                           thread_ended,    take_sample,   idle,           code_forgotten};
     recorder->writer = writer;
     recorder->options = *options;
+    if (options->announcement != NULL)
+        (void)snprintf(recorder->news, sizeof recorder->news, "%s", options->announcement);
     recorder->epoch = capture_writer_epoch(writer);
     return recorder;
 }

@@ -25,6 +25,7 @@ void code_cache_init(struct code_cache *cache, struct runtime *runtime) {
 }
 
 void code_cache_release(struct code_cache *cache) {
+    cache->dead_count = 0;
     map_release(&cache->by_address);
     arena_release(&cache->arena);
     uint32_t last_serial = cache->last_serial;
@@ -187,6 +188,7 @@ static bool is_current(struct code_cache *cache, struct code *code) {
     if (read_header(cache, cache->runtime->live, code->address, header) != STATUS_OK ||
         fingerprint_of(&cache->runtime->layout, header) != code->fingerprint) {
         cache->reused = REUSED_EPOCHS;
+        cache->dead_count++;
         return false;
     }
     code->checked_epoch = cache->epoch;

@@ -48,6 +48,7 @@ struct code_cache {
     remote_addr code_type; /* 0 until the first code object was seen */
     uint32_t epoch;
     uint32_t last_serial; /* survives code_cache_release */
+    uint32_t dead_count;  /* how many are kept that others have taken the places of */
     uint32_t reused;      /* set when a code object was found dead; the owner counts it down */
 };
 

@@ -22,6 +22,8 @@ static const uint64_t EPOCH_PERIOD_NS = 100 * NS_PER_MS;
 static const uint64_t CHURN_PERIOD_NS = 2 * NS_PER_MS;
 /* Code of which more than this was decoded is forgotten, to be decoded anew where it still runs. */
 static const size_t MAX_CODE_BYTES = 16 << 20;
+/* Code that is known to be dead is kept, too, until then: what was sampled may refer to it. */
+static const uint32_t MAX_DEAD_CODE = 2000;
 
 struct target {
     struct process *process;
@@ -298,10 +300,25 @@ static enum status list_interp(struct listing *listing) {
     return STATUS_OK;
 }
 
+/* A list that was read while it changed can end too early without a sign: what lives has to be missing twice. */
+static bool may_live(struct target_thread *thread) {
+    struct thread_activity activity;
+    bool ended = thread->watch != NULL && thread_watch_activity(thread->watch, &activity) == STATUS_NO_PROCESS;
+    bool was_missing = thread->missing;
+    thread->missing = true;
+    return !ended && !was_missing;
+}
+
 static enum status end_unlisted(struct target *target) {
-    for (size_t i = target->thread_count; i-- > 0;)
-        if (!target->threads[i]->listed)
+    for (size_t i = target->thread_count; i-- > 0;) {
+        struct target_thread *thread = target->threads[i];
+        if (thread->listed)
+            thread->missing = false;
+        else if (may_live(thread))
+            target->list_stale = true;
+        else
             TRY(end_thread(target, i));
+    }
     return STATUS_OK;
 }
 
@@ -389,7 +406,7 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
         target->epoch_ns = now_ns;
         target->codes.reused -= target->codes.reused > 0;
         code_cache_start_epoch(&target->codes);
-        if (target->codes.size_bytes > MAX_CODE_BYTES)
+        if (target->codes.size_bytes > MAX_CODE_BYTES || target->codes.dead_count > MAX_DEAD_CODE)
             TRY(forget_code(target));
     }
     size_t system_count = process_thread_count(target->process);

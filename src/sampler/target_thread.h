@@ -26,6 +26,7 @@ struct target_thread {
     bool activity_known;
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool listed;                  /* mark of the list's last reading */
+    bool missing;                 /* it was not in the list at the reading before */
     struct stack_tracker tracker; /* 3.11+ */
     struct linked_tracker linked; /* before */
     struct sample_frame *frames;  /* outermost first */

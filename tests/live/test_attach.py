@@ -31,12 +31,12 @@ class Attached:
         self.process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        self.begun = self._read_line()
+        self.begun = self.read_line()
         assert re.fullmatch(rf"strobe: sampling process {target.pid} .*\n", self.begun), self.begun
         self.begun_s = time.monotonic()
 
-    def _read_line(self):
-        """The first line of standard error, byte by byte: communicate() wants the rest."""
+    def read_line(self):
+        """The next line of standard error, byte by byte: communicate() wants the rest."""
         line = b""
         descriptor = self.process.stderr.fileno()
         while not line.endswith(b"\n") and select.select([descriptor], [], [], harness.TIMEOUT_S)[0]:
@@ -86,7 +86,7 @@ def thread_of(told, native_id):
     return found[0]
 
 
-def run_mix(python, folder, *options, seconds=0.5):
+def run_mix(python, folder, *options, seconds=0.3):
     """(what the target measured, what strobe reported) of the whole run of a mix.py."""
     with Target(python, "mix.py", seconds) as target:
         target.await_sleep(target.said["native_id"])
@@ -104,21 +104,19 @@ def shares(amounts):
     return {name: amount / whole for name, amount in amounts.items()}
 
 
-def assert_shares(told, seen, measure, clock):
-    """The functions' shares are within 5 points of the truth. The clock is what the target measured them with.
-
-    Every sample falls at a random place of its own period, so that the error of a share over some 1000 samples is less
-    than that of as many independent draws: 1.6 points. What is left is the system's doing, when it takes the processor
-    away for long in one function: both clocks know of that, each in its own way."""
+def assert_shares(told, seen, measure, clock, points):
+    """The functions' shares are within so many points of the truth. The clock is what the target measured them with."""
     truth = shares({name: told["spent"][name][clock] for name in MIX})
     measured = shares({name: function_of(seen, name)["total_" + measure] for name in MIX})
     for name in MIX:
-        assert measured[name] == pytest.approx(truth[name], abs=0.05), (truth, measured)
+        assert measured[name] == pytest.approx(truth[name], abs=points / 100), (truth, measured)
 
 
 def test_wall_time_is_where_the_target_spent_it(python, tmp_path):
     told, seen = run_mix(python, tmp_path)
-    assert_shares(told, seen, "wall_s", clock=1)
+    # Every sample falls at a random place of its own period, so that the error of a share over 600 samples is less than
+    # that of as many independent draws: 2 points. When the system takes the processor away, both clocks go on.
+    assert_shares(told, seen, "wall_s", clock=1, points=5)
     main, burner, sleeper = (thread_of(seen, told[who]) for who in ("native_id", "burner", "sleeper"))
     assert (main["name"], burner["name"], sleeper["name"]) == ("MainThread", "burner", "sleeper")
     # Each thread's samples stand for all of the time that it was sampled, to the last deadline before the end.
@@ -133,8 +131,10 @@ def test_wall_time_is_where_the_target_spent_it(python, tmp_path):
 
 
 def test_cpu_time_is_what_the_threads_used(python, tmp_path):
-    told, seen = run_mix(python, tmp_path, "--mode", "cpu")
-    assert_shares(told, seen, "cpu_s", clock=0)
+    told, seen = run_mix(python, tmp_path, "--mode", "cpu", seconds=0.5)
+    # On a busy machine the clock of a thread is brought up to date when it is taken from its processor, all that it ran
+    # for at once (a time slice of some 4 ms), and is charged to where it stands then: 125 draws, together 4.4 points.
+    assert_shares(told, seen, "cpu_s", clock=0, points=18)
     main, burner = (thread_of(seen, told[who]) for who in ("native_id", "burner"))
     # The kernel's own count, which strobe reads, is brought up to date every 4 ms or so (its tick).
     for thread, cpu_ns in ((main, told["cpu_ns"]), (burner, told["beside"]["cpu_ns"])):
@@ -154,7 +154,7 @@ def test_modes(python, tmp_path):
         native = strobe("attach", "-d", "0.3", "-f", "collapsed", "--native", "--idle", "--no-capture", target.pid)
         # It runs on when strobe is gone.
         target.await_cpu_time(target.said["native_id"], ticks=2)
-    seen = {thread["native_id"]: thread["sampled"]["samples"] for thread in gil["threads"]}
+    seen = {thread["native_id"]: thread["sampled"].get("samples", 0) for thread in gil["threads"]}
     if python.free_threaded:
         assert sum(seen.values()) == 0
     else:
@@ -191,7 +191,7 @@ def test_threads_that_come_and_go(python, tmp_path):
 def test_code_that_comes_and_goes(python, tmp_path):
     """No line is ever charged to the wrong file, and strobe's memory stays flat."""
     with Target(python, "churn.py") as target:
-        with attached(target, "-d", 1.5, "-r", 5000, "-f", "json", "--all", "--no-capture", folder=tmp_path) as running:
+        with attached(target, "-d", 1, "-r", 5000, "-f", "json", "--all", "--no-capture", folder=tmp_path) as running:
             sizes = [memory_of(running.process.pid)]
             while running.process.poll() is None and not select.select([running.process.stdout], [], [], 0.1)[0]:
                 sizes.append(memory_of(running.process.pid))
@@ -205,9 +205,10 @@ def test_code_that_comes_and_goes(python, tmp_path):
             elif line["function"] != "<module>":
                 assert name and name[1] == number[1], (file["path"], line)
                 assert int(number[1]) * 10 <= line["line"] <= int(number[1]) * 10 + 8, (file["path"], line)
-    # 900 functions of ten lines are known after the first round. 4 MiB is what an allocator may keep aside.
+    # What is known of dead code is dropped when it was of 2000 functions, some 5 MiB.
     settled = [size for size in sizes if size > 0][len(sizes) // 3 :]
-    assert max(settled) - settled[0] <= 4 << 20, sizes
+    assert max(settled) - settled[0] <= 8 << 20, sizes
+    assert max(settled) <= 24 << 20, sizes
 
 
 def memory_of(pid):
@@ -270,42 +271,37 @@ def test_a_signal_ends_the_sampling_and_not_the_report(any_python, script, tmp_p
     assert "work" in strobe("report", capture).stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-def test_a_target_that_is_killed(python, script, tmp_path, number):
+def test_a_target_that_is_killed(python, script, tmp_path):
     with Target(python, script(SIGNALLED)) as target:
         with attached(target, "-f", "json", folder=tmp_path) as running:
             target.await_cpu_time(target.pid, ticks=5)
-            target.process.send_signal(number)
+            target.process.kill()
             seen = running.json()
     assert function_of(seen, "work")["total_samples"] > 0
 
 
-EXEC = """
-import os, sys
-os.write(1, b"ready\\n")
-def before():
-    sys.stdin.readline()
-before()
-os.execv(sys.argv[1], sys.argv[1:])
+# Both work until they are told, and so long that they are seen: 50 looks at the least.
+WORK = """
+import os, select, sys, time
+os.write(1, b"%(name)s\\n")
+def %(name)s():
+    end = time.process_time() + 0.05
+    while time.process_time() < end or not select.select([0], [], [], 0)[0]:
+        pass
+%(name)s()
+sys.stdin.readline()
 """
-AFTER = """
-import os, sys
-os.write(1, b"again\\n")
-def after():
-    sys.stdin.readline()
-after()
-"""
+EXEC = WORK % {"name": "before"} + "os.execv(sys.argv[1], sys.argv[1:])\n"
+AFTER = WORK % {"name": "after"}
 
 
 def test_a_target_that_becomes_another_python(python, any_python, script, tmp_path):
     after = script(AFTER, "after.py")
     with Target(python, script(EXEC), any_python.path, after) as target:
         with attached(target, "-f", "json", folder=tmp_path) as running:
-            target.await_sleep(target.pid)
             target.send()
-            assert target.read_line() == "again"
-            # Strobe says nothing when it has found the new program: that has a second for it, twenty of its tries.
-            select.select([running.process.stdout], [], [], 1)
+            assert target.read_line() == "after"
+            assert running.read_line() == "strobe: process %d runs Python %d.%d now\n" % (target.pid, *any_python.version[:2])
             target.send()
             seen = running.json()
     assert function_of(seen, "before")["total_samples"] > 0
@@ -316,7 +312,6 @@ def test_a_target_that_becomes_another_python(python, any_python, script, tmp_pa
 def test_a_target_that_becomes_no_python(python, script, tmp_path):
     with Target(python, script(EXEC), "/bin/cat") as target:
         with attached(target, "-f", "json", folder=tmp_path) as running:
-            target.await_sleep(target.pid)
             target.send()
             # Python would take the second line along with the first.
             while os.readlink(f"/proc/{target.pid}/exe") == python.path:
