@@ -1,5 +1,6 @@
 #include "base/clock.h"
 
+#include <poll.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -25,4 +26,16 @@ void clock_set_slack(uint64_t slack_ns) {
 void clock_sleep_until(uint64_t deadline_ns) {
     struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / NS_PER_S), .tv_nsec = (long)(deadline_ns % NS_PER_S)};
     (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, NULL);
+}
+
+bool clock_wait_until(uint64_t deadline_ns, const int *fds, size_t count) {
+    enum { MOST = 8 };
+    struct pollfd polled[MOST];
+    count = count < MOST ? count : MOST;
+    for (size_t i = 0; i < count; i++)
+        polled[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    uint64_t now_ns = clock_monotonic_ns();
+    uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+    struct timespec left = {.tv_sec = (time_t)(left_ns / NS_PER_S), .tv_nsec = (long)(left_ns % NS_PER_S)};
+    return ppoll(polled, count, &left, NULL) > 0;
 }

@@ -2,6 +2,8 @@
 #ifndef STROBE_BASE_CLOCK_H
 #define STROBE_BASE_CLOCK_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -22,6 +24,10 @@ static inline uint64_t clock_ticks(void) {
 uint64_t clock_unix_ns(void);
 /* Sleeps until CLOCK_MONOTONIC shows deadline_ns, or until a signal's handler has run. */
 void clock_sleep_until(uint64_t deadline_ns);
+
+/* The same, but comes back early when one of the descriptors is readable, and then returns true. A negative descriptor
+ * is none. */
+bool clock_wait_until(uint64_t deadline_ns, const int *fds, size_t count);
 
 /* How late the calling thread's sleeps may end, so that the system can wake several sleepers at once. */
 void clock_set_slack(uint64_t slack_ns);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,11 @@ int cli_usage_error(const char *command, const char *format, ...) {
     va_end(arguments);
     cli_say("%s (see 'strobe%s%s --help')", text, command[0] != '\0' ? " " : "", command);
     return EXIT_USAGE;
+}
+
+void cli_ignore_write_signals(void) {
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
 }
 
 bool cli_parse_number(const char *text, long least, long most, long *number) {

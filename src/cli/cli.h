@@ -45,11 +45,16 @@ void cli_buffer_output(void);
 /* Ends output to standard output: a write that failed (a full disk) must not pass for success. */
 int cli_finish_output(void);
 
+/* Makes failures of writing errors like any other. To be called by a command that starts a program after that: what is
+ * ignored, it would inherit. */
+void cli_ignore_write_signals(void);
+
 /* The commands. Each gets its own arguments, argv[0] being its name, and returns the exit status. */
 int command_attach(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_merge(int argc, char **argv);
 int command_report(int argc, char **argv);
+int command_run(int argc, char **argv);
 
 #endif

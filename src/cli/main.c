@@ -1,6 +1,5 @@
 #include "cli/cli.h"
 
-#include <signal.h>
 #include <string.h>
 
 static const char help[] = "strobe shows what a running Python program does, and changes nothing in it.\n"
@@ -9,6 +8,8 @@ static const char help[] = "strobe shows what a running Python program does, and
                            "\n"
                            "Commands:\n"
                            "  dump PID           every thread's stack, once\n"
+                           "  run SCRIPT.py      runs a program and samples it, then reports; also -m MODULE,\n"
+                           "                     -c CODE, -- COMMAND\n"
                            "  attach PID         samples a running process, then reports\n"
                            "  report CAPTURE     any report from what was captured\n"
                            "  diff BEFORE AFTER  compares two captures\n"
@@ -33,8 +34,9 @@ static const struct {
 };
 
 int main(int argc, char **argv) {
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
+    if (argc >= 2 && strcmp(argv[1], "run") == 0)
+        return command_run(argc - 1, argv + 1);
+    cli_ignore_write_signals();
     if (argc < 2)
         return cli_usage_error("", "no command given");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {

@@ -140,6 +140,13 @@ static enum status load(struct profile *profile, const char *const *paths, size_
     return STATUS_OK;
 }
 
+static enum status open_output(struct output_file *file, const struct report_options *options, struct error *error) {
+    if (!options->to_stderr || options->output != NULL)
+        return output_open(file, options->output, error);
+    *file = (struct output_file){.stream = stderr};
+    return STATUS_OK;
+}
+
 int report_captures(const char *const *paths, size_t count, const struct report_options *options) {
     struct error error = {0}, damage = {0};
     struct output_file file;
@@ -148,11 +155,11 @@ int report_captures(const char *const *paths, size_t count, const struct report_
         return cli_fail(&(struct error){STATUS_FAILED, "there is not enough memory"});
     enum status status = load(profile, paths, count, options, &damage, &error);
     if (status == STATUS_OK && options->format != NULL && options->format->is_binary && options->output == NULL &&
-        isatty(STDOUT_FILENO))
+        isatty(options->to_stderr ? STDERR_FILENO : STDOUT_FILENO))
         status =
             error_set(&error, STATUS_USAGE, "%s is not for a terminal: give a file with -o", options->format->name);
     if (status == STATUS_OK)
-        status = output_open(&file, options->output, &error);
+        status = open_output(&file, options, &error);
     if (status == STATUS_OK) {
         status = write_report(profile, options, file.stream, &error);
         enum status closed = output_close(&file, status == STATUS_OK, &error);

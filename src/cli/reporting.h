@@ -11,6 +11,7 @@ enum { REPORT_MAX_GLOBS = 64 };
 struct report_options {
     const struct export_format *format; /* NULL: the table */
     const char *output;                 /* NULL: standard output */
+    bool to_stderr;                     /* NULL is standard error, which the program sampled writes to as well */
     bool all;                           /* library code stands for itself */
     bool idle;                          /* count the time in which threads did not run, too */
     const char *only[REPORT_MAX_GLOBS];

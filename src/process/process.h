@@ -32,6 +32,13 @@ struct memory *process_memory(struct process *process);
 /* The command line, as an array of strings with a NULL behind it. Owned by the process. */
 char **process_command(struct process *process);
 
+/* Makes process_command read it again: after an exec. What it returned before is no longer valid. */
+void process_forget_command(struct process *process);
+
+/* Whether it shares its memory with the process `other`: a child made by vfork is its parent, in all that can be read,
+ * until it execs. False where the kernel does not say. */
+bool process_shares_memory(const struct process *process, pid_t other);
+
 /* The path of the executable, without the " (deleted)" of one that is gone. */
 enum status process_read_executable(struct process *process, char *path, size_t capacity) MUST_USE;
 

@@ -26,6 +26,8 @@ enum status spawn_open(char *const *command, struct spawn **spawn, struct error 
 /* Lets the child become the command. STATUS_NOT_FOUND when there is no such command (a shell exits with 127 then),
  * STATUS_PERMISSION when it cannot be executed (126). */
 enum status spawn_start(struct spawn *spawn, struct error *error) MUST_USE;
+/* Whether spawn_start has been called and was successful. */
+bool spawn_started(const struct spawn *spawn);
 pid_t spawn_pid(const struct spawn *spawn);
 /* For poll(2): readable when spawn_poll has something to do. */
 int spawn_fd(const struct spawn *spawn);

@@ -14,6 +14,9 @@ static const uint64_t INTERP_PERIOD_NS = NS_PER_MS;
 /* Threads that come and go are noticed by counts and list heads; this is for what those do not show (names). */
 static const uint64_t LIST_PERIOD_NS = NS_PER_S;
 static const uint64_t SETTLE_FIRST_NS = NS_PER_MS;
+/* The same of a process just started: a forked one lists its parent's threads until it has tidied up. */
+static const uint64_t YOUNG_LIST_PERIOD_NS = 5 * NS_PER_MS;
+static const uint64_t YOUNG_NS = 50 * NS_PER_MS;
 /* Between two tries to find Python again after an exec. */
 static const uint64_t REOPEN_PERIOD_NS = 50 * NS_PER_MS;
 /* How long another code object may pass for one that died and whose address it has taken. */
@@ -48,7 +51,9 @@ struct target {
     uint64_t settle_ns;      /* the same while there are threads of which not all is known */
     uint64_t reopened_ns;
     uint64_t epoch_ns;
-    bool lost;       /* no Python was found when last looked for: it has exec'd something else */
+    bool started;
+    bool lost; /* no Python was found when last looked for: it has exec'd something else */
+    bool listed_once;
     bool list_stale; /* threads came or went */
 };
 
@@ -63,14 +68,14 @@ static enum status open_runtime(struct target *target, struct error *error) {
         return error_set(error, STATUS_TORN, "process %d has no interpreter (yet)", (int)target->sampled.pid);
     target->sampled.version = target->runtime.version;
     target->sampled.free_threaded = target->runtime.layout.free_threaded;
+    process_forget_command(target->process);
     target->sampled.command = process_command(target->process);
     target->list_stale = true;
     return STATUS_OK;
 }
 
-enum status target_open(struct process *process, uint32_t number, pid_t parent_pid,
-                        const struct target_options *options, struct sample_sink *sink, struct target **result,
-                        struct error *error) {
+enum status target_open(struct process *process, pid_t parent_pid, const struct target_options *options,
+                        struct sample_sink *sink, struct target **result, struct error *error) {
     struct target *target = calloc(1, sizeof *target);
     if (target == NULL)
         return error_set(error, STATUS_FAILED, "there is not enough memory");
@@ -78,8 +83,8 @@ enum status target_open(struct process *process, uint32_t number, pid_t parent_p
     target->options = *options;
     target->sink = sink;
     target->settle_ns = SETTLE_FIRST_NS;
-    target->sampled = (struct sampled_process){
-        .number = number, .process = process, .pid = process_pid(process), .parent_pid = parent_pid};
+    target->sampled =
+        (struct sampled_process){.process = process, .pid = process_pid(process), .parent_pid = parent_pid};
     memory_pages_init(&target->pages, process_memory(process));
     enum status status = open_runtime(target, error);
     if (status != STATUS_OK) {
@@ -92,7 +97,20 @@ enum status target_open(struct process *process, uint32_t number, pid_t parent_p
     target->sampled.start_unix_ns = clock_unix_ns();
     code_cache_init(&target->codes, &target->runtime);
     *result = target;
-    return sink->process_started(sink, &target->sampled);
+    return STATUS_OK;
+}
+
+enum status target_start(struct target *target, uint32_t number, struct error *error) {
+    if (target->options.blocking)
+        TRY(process_hold(target->process, error));
+    target->sampled.number = number;
+    target->started = true;
+    return target->sink->process_started(target->sink, &target->sampled);
+}
+
+void target_serve(struct target *target) {
+    if (target->options.blocking)
+        process_serve(target->process);
 }
 
 struct process *target_process(struct target *target) {
@@ -123,7 +141,9 @@ static enum status end_all_threads(struct target *target) {
 
 enum status target_close(struct target *target) {
     enum status status = end_all_threads(target);
-    enum status ended = target->sink->process_ended(target->sink, &target->sampled, &target->counters);
+    enum status ended = STATUS_OK;
+    if (target->started)
+        ended = target->sink->process_ended(target->sink, &target->sampled, &target->counters);
     code_cache_release(&target->codes);
     memory_pages_release(&target->pages);
     arena_release(&target->names);
@@ -250,7 +270,8 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     linked_tracker_init(&thread->linked, &target->runtime, &target->codes);
     thread->interp = listing->interp->address;
     thread->listed = true;
-    thread->sampled_ns = listing->now_ns;
+    /* The threads that were there at the start have been waiting for their first sample since. */
+    thread->sampled_ns = target->listed_once ? listing->now_ns : target->sampled.start_ns;
     thread->sampled = (struct sampled_thread){.process = &target->sampled,
                                               .native_id = system != NULL ? (uint64_t)system->own_tid : 0,
                                               .thread_id = state->thread_id,
@@ -330,6 +351,9 @@ static void plan_next_listing(struct target *target, const struct listing *listi
         unsettled = target->threads[i]->sampled.name == NULL;
     target->list_period_ns = unsettled && target->settle_ns < LIST_PERIOD_NS ? target->settle_ns : LIST_PERIOD_NS;
     target->settle_ns = target->settle_ns < LIST_PERIOD_NS ? target->settle_ns * 2 : LIST_PERIOD_NS;
+    bool young = listing->now_ns - target->sampled.start_ns < YOUNG_NS;
+    if (young && target->list_period_ns > YOUNG_LIST_PERIOD_NS)
+        target->list_period_ns = YOUNG_LIST_PERIOD_NS;
 }
 
 static enum status list_threads(struct target *target, uint64_t now_ns) {
@@ -349,6 +373,7 @@ static enum status list_threads(struct target *target, uint64_t now_ns) {
     native_ids_release(&listing.native_ids);
     system_threads_release(&listing.system);
     TRY(status);
+    target->listed_once = true;
     if (!target->list_stale)
         TRY(end_unlisted(target));
     plan_next_listing(target, &listing);
@@ -368,6 +393,21 @@ static enum status forget_code(struct target *target) {
     return STATUS_OK;
 }
 
+static enum status lose(struct target *target) {
+    if (!target->lost) {
+        TRY(end_all_threads(target));
+        TRY(forget_code(target));
+    }
+    target->lost = true;
+    target->interp_count = 0;
+    return STATUS_OK;
+}
+
+enum status target_follow_exec(struct target *target) {
+    target->reopened_ns = 0;
+    return lose(target);
+}
+
 /* The interpreter is gone: it ended, or the process became another program. */
 static enum status reopen(struct target *target, uint64_t now_ns) {
     struct error ignored = {0};
@@ -376,12 +416,7 @@ static enum status reopen(struct target *target, uint64_t now_ns) {
     target->reopened_ns = now_ns;
     if (!process_alive(target->process))
         return STATUS_NO_PROCESS;
-    if (!target->lost) {
-        TRY(end_all_threads(target));
-        TRY(forget_code(target));
-    }
-    target->lost = true;
-    target->interp_count = 0;
+    TRY(lose(target));
     if (open_runtime(target, &ignored) != STATUS_OK)
         return STATUS_OK;
     target->lost = false;
@@ -445,15 +480,48 @@ static enum status look_at_threads(struct target *target, uint64_t now_ns) {
     return STATUS_OK;
 }
 
-enum status target_look(struct target *target, uint64_t now_ns) {
+/* A stopped thread tells nothing of what it was doing in the kernel. */
+static enum status read_threads_before_pause(struct target *target, uint64_t now_ns) {
+    for (size_t i = 0; i < target->thread_count; i++) {
+        enum status status = target_thread_read_before_pause(target->threads[i], now_ns);
+        if (status == STATUS_NO_PROCESS)
+            target->list_stale = true;
+        else
+            TRY(status);
+    }
+    return STATUS_OK;
+}
+
+/* Who holds the GIL and who collects garbage is to be of the same instant as the stacks. */
+static enum status look_while_paused(struct target *target, uint64_t now_ns) {
+    enum status status = read_interps(target);
+    if (status == STATUS_OK)
+        return look_at_threads(target, now_ns);
+    /* Gone or becoming another program: the next look finds out. */
+    target->interps_read_ns = 0;
+    return status == STATUS_FAILED ? status : STATUS_OK;
+}
+
+static enum status look_blocking(struct target *target, uint64_t now_ns) {
     struct error ignored = {0};
+    TRY(read_threads_before_pause(target, now_ns));
+    enum status status = process_pause(target->process, &ignored);
+    if (status == STATUS_NO_PROCESS)
+        return status;
+    if (status != STATUS_OK) {
+        target->counters.errors++;
+        return STATUS_OK;
+    }
+    status = look_while_paused(target, now_ns);
+    process_resume(target->process);
+    return status;
+}
+
+enum status target_look(struct target *target, uint64_t now_ns) {
     /* Objects die, and others take their places: what a look reads of them is of its own time. */
     memory_pages_clear(&target->pages);
     TRY(refresh(target, now_ns));
-    if (!target->options.blocking)
-        return look_at_threads(target, now_ns);
-    TRY(process_pause(target->process, &ignored));
-    enum status status = look_at_threads(target, now_ns);
-    process_resume(target->process);
-    return status;
+    if (target->lost)
+        return STATUS_OK;
+    return target->options.blocking ? look_blocking(target, now_ns) : look_at_threads(target, now_ns);
 }

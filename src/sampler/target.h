@@ -15,17 +15,24 @@ struct target_options {
 
 struct target;
 
-/* Takes over the process. `number` is sampled_process.number. STATUS_NOT_PYTHON when it is no Python; STATUS_TORN when
- * it is none yet: try again. On failure the process stays the caller's. */
-enum status target_open(struct process *process, uint32_t number, pid_t parent_pid,
-                        const struct target_options *options, struct sample_sink *sink, struct target **target,
-                        struct error *error) MUST_USE;
-/* Tells the sink that its threads and the process have ended, and frees it. */
+/* Takes over the process. STATUS_NOT_PYTHON when it is no Python; STATUS_TORN when it is none yet: try again. On
+ * failure the process stays the caller's. The sink hears of it from target_start on. */
+enum status target_open(struct process *process, pid_t parent_pid, const struct target_options *options,
+                        struct sample_sink *sink, struct target **target, struct error *error) MUST_USE;
+/* Begins to sample it; to be called once, before the first look. `number` is sampled_process.number. Seizes the threads
+ * when blocking. */
+enum status target_start(struct target *target, uint32_t number, struct error *error) MUST_USE;
+/* Tells the sink that its threads and the process have ended, if it was started, and frees it. */
 enum status target_close(struct target *target) MUST_USE;
 
 /* Looks at every thread once; samples go to the sink. STATUS_NO_PROCESS when the process has ended. Any other failure
  * is the sink's or strobe's own; what goes wrong with the target is counted. */
 enum status target_look(struct target *target, uint64_t now_ns) MUST_USE;
+
+/* It has become another program: what was known of it is void. */
+enum status target_follow_exec(struct target *target) MUST_USE;
+/* When blocking: lets signals and ends through that wait for strobe (process_serve). */
+void target_serve(struct target *target);
 
 struct process *target_process(struct target *target);
 struct sample_counters *target_counters(struct target *target);

@@ -61,6 +61,20 @@ static enum status read_activity(struct target_thread *thread, uint64_t now_ns, 
     return thread_watch_state(thread->watch, &thread->run);
 }
 
+enum status target_thread_read_before_pause(struct target_thread *thread, uint64_t now_ns) {
+    bool asleep = false;
+    TRY(read_activity(thread, now_ns, &asleep));
+    if (now_ns - thread->gil_checked_ns >= GIL_PERIOD_NS)
+        thread->futex = thread->watch != NULL && thread->run == THREAD_IDLE ? thread_watch_futex(thread->watch) : 0;
+    return STATUS_OK;
+}
+
+static remote_addr read_futex(struct target_thread *thread, const struct thread_look *look) {
+    if (look->options->blocking)
+        return thread->futex;
+    return thread->run == THREAD_IDLE ? thread_watch_futex(thread->watch) : 0;
+}
+
 static void read_gil(struct target_thread *thread, const struct thread_look *look) {
     const struct interp *interp = look->interp;
     if (interp->gil_holder == thread->state.address) {
@@ -72,7 +86,7 @@ static void read_gil(struct target_thread *thread, const struct thread_look *loo
     if (look->now_ns - thread->gil_checked_ns < GIL_PERIOD_NS || interp->gil == 0 || thread->watch == NULL)
         return;
     thread->gil_checked_ns = look->now_ns;
-    remote_addr futex = thread->run == THREAD_IDLE ? thread_watch_futex(thread->watch) : 0;
+    remote_addr futex = read_futex(thread, look);
     bool waits = futex >= interp->gil && futex < interp->gil + look->gil_bytes;
     thread->gil = waits ? SAMPLE_GIL_WAITING : SAMPLE_GIL_NONE;
 }
@@ -209,7 +223,9 @@ static bool is_wanted(const struct target_thread *thread, enum sampling_mode mod
 enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) {
     bool asleep = false;
     size_t unchanged = thread->count;
-    TRY(read_activity(thread, look->now_ns, &asleep));
+    /* Between what was read before a pause and the pause it may have run. */
+    if (!look->options->blocking)
+        TRY(read_activity(thread, look->now_ns, &asleep));
     read_gil(thread, look);
     bool collecting = look->interp->collecting && thread->gil == SAMPLE_GIL_HELD;
     bool ran = thread->run == THREAD_RUNNING;

@@ -23,6 +23,7 @@ struct target_thread {
     uint64_t cpu_charged_ns; /* of the CPU time since, what samples have been charged with */
     uint64_t activity_read_ns;
     struct thread_activity activity_at_check; /* what it was when `run` was last read */
+    remote_addr futex;                        /* that it waited on before the pause, when blocking */
     bool activity_known;
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool listed;                  /* mark of the list's last reading */
@@ -45,6 +46,8 @@ struct thread_look {
     uint64_t now_ns;
 };
 
+/* For looks that stop the threads: reads what the system says of it, which a stopped thread cannot be asked. */
+enum status target_thread_read_before_pause(struct target_thread *thread, uint64_t now_ns) MUST_USE;
 /* Takes a sample of one thread, if there is one to take. STATUS_NO_PROCESS: the thread has ended. */
 enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) MUST_USE;
 void target_thread_release(struct target_thread *thread);

@@ -99,8 +99,11 @@ int main(int argc, char **argv) {
     struct process *process = NULL;
     struct error error = {0};
     buffer_init(&counting.key, MAX_KEY_BYTES);
+    struct sampler *sampler = NULL;
     if (process_open((pid_t)strtol(argv[1], NULL, 10), &process, &error) != STATUS_OK ||
-        sampler_run(process, &options, &counting.sink, &stop, &error) != STATUS_OK) {
+        sampler_new(&options, &counting.sink, &sampler, &error) != STATUS_OK ||
+        sampler_add(sampler, process, &error) != STATUS_OK || sampler_run(sampler, &stop, &error) != STATUS_OK ||
+        sampler_free(sampler) != STATUS_OK) {
         (void)fprintf(stderr, "sample_stacks: %s\n", error.text);
         return 1;
     }

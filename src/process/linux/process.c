@@ -4,10 +4,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* include/linux/sched.h */
@@ -192,6 +194,17 @@ bool process_alive(const struct process *process) {
 
 struct memory *process_memory(struct process *process) {
     return &process->memory.memory;
+}
+
+bool process_shares_memory(const struct process *process, pid_t other) {
+    return other > 0 && syscall(SYS_kcmp, process->entry_tid, other, KCMP_VM, 0, 0) == 0;
+}
+
+void process_forget_command(struct process *process) {
+    free(process->command);
+    free(process->command_text);
+    process->command = NULL;
+    process->command_text = NULL;
 }
 
 /* Cuts the NUL-separated arguments into an array. */

@@ -17,6 +17,7 @@ struct spawn {
     int signal_fd;
     int go_fd;     /* written to: the child may exec */
     int failed_fd; /* read from: the errno of an exec that failed; nothing when it did not */
+    bool started;
     bool ended;
     int wait_status;
     sigset_t mask_before;
@@ -116,7 +117,8 @@ enum status spawn_start(struct spawn *spawn, struct error *error) {
     close_fd(&spawn->go_fd);
     bool failed = read_all(spawn->failed_fd, &error_number, sizeof error_number) == (ssize_t)sizeof error_number;
     close_fd(&spawn->failed_fd);
-    if (told && !failed)
+    spawn->started = told && !failed;
+    if (spawn->started)
         return STATUS_OK;
     (void)waitpid(spawn->pid, &spawn->wait_status, 0);
     spawn->ended = true;
@@ -125,6 +127,10 @@ enum status spawn_start(struct spawn *spawn, struct error *error) {
                                                                              : STATUS_FAILED;
     return error_set(error, status, "cannot start the command: %s",
                      error_number != 0 ? strerror(error_number) : "its process has ended");
+}
+
+bool spawn_started(const struct spawn *spawn) {
+    return spawn->started;
 }
 
 pid_t spawn_pid(const struct spawn *spawn) {

@@ -1,0 +1,195 @@
+#include "cli/sampling.h"
+
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/recorder.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { DEFAULT_RATE_HZ = 1000, MAX_RATE_HZ = 10000000, MAX_NAME_BYTES = 100 };
+
+static const char help[] = "  -r, --rate HZ      samples a second (default 1000)\n"
+                           "  -d, --duration S   stop after S seconds\n"
+                           "  --mode MODE        what a sample stands for: wall (default), cpu (only threads\n"
+                           "                     that ran), gil (only the one that holds the GIL)\n"
+                           "  --blocking         stop the threads for each sample\n"
+                           "  --native           show where C code stands between Python frames\n"
+                           "  --capture FILE     write the capture there (default NAME-PID.strobe)\n"
+                           "  --no-capture       keep no capture\n"
+                           "  --quiet            say nothing but errors\n";
+
+void sampling_init_options(struct sampling_options *options) {
+    options->sampler.rate_hz = DEFAULT_RATE_HZ;
+}
+
+int sampling_finish_help(void) {
+    fputs(help, stdout);
+    fputs(report_options_help, stdout);
+    fputs("  --help             this text\n", stdout);
+    return cli_finish_output();
+}
+
+static bool take_mode(struct sampling_options *options, const char *name) {
+    static const char *const names[] = {[SAMPLING_WALL] = "wall", [SAMPLING_CPU] = "cpu", [SAMPLING_GIL] = "gil"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0) {
+            options->sampler.target.mode = (enum sampling_mode)i;
+            return true;
+        }
+    return false;
+}
+
+static bool take_positive(const char *text, double most, double *number) {
+    char *end = NULL;
+    *number = strtod(text, &end);
+    return end != text && *end == '\0' && *number > 0 && *number <= most;
+}
+
+const char *sampling_take_option(struct sampling_options *options, int option, const char *value) {
+    const char *problem = NULL;
+    double number = 0;
+    if (report_take_option(&options->report, option, value, &problem))
+        return problem;
+    switch (option) {
+    case 'r':
+        return take_positive(value, MAX_RATE_HZ, &options->sampler.rate_hz) ? NULL : "--rate takes a number of Hz";
+    case 'd':
+        if (!take_positive(value, 1e9, &number))
+            return "--duration takes a number of seconds";
+        options->sampler.duration_ns = (uint64_t)(number * (double)NS_PER_S);
+        return NULL;
+    case SAMPLING_OPTION_MODE:
+        return take_mode(options, value) ? NULL : "--mode takes wall, cpu or gil";
+    case SAMPLING_OPTION_BLOCKING:
+        options->sampler.target.blocking = true;
+        return NULL;
+    case SAMPLING_OPTION_NATIVE:
+        options->sampler.target.native_boundaries = true;
+        return NULL;
+    case SAMPLING_OPTION_CHILDREN:
+    case SAMPLING_OPTION_NO_CHILDREN:
+        options->sampler.children = option == SAMPLING_OPTION_CHILDREN;
+        return NULL;
+    case SAMPLING_OPTION_CAPTURE:
+        options->capture = value;
+        return NULL;
+    case SAMPLING_OPTION_NO_CAPTURE:
+        options->no_capture = true;
+        return NULL;
+    case SAMPLING_OPTION_QUIET:
+        options->quiet = true;
+        return NULL;
+    default:
+        return "there is no such option, or its value is missing";
+    }
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+/* The script or module that runs; for what is no Python by its name (a shell, gunicorn), that. */
+static const char *program_name(char *const *command) {
+    if (command[0] == NULL)
+        return "python";
+    const char *program = base_name(command[0]);
+    if (strncmp(program, "python", strlen("python")) != 0)
+        return program;
+    for (size_t i = 1; command[i] != NULL && strcmp(command[i], "-c") != 0; i++)
+        if (command[i][0] != '-')
+            return base_name(command[i]);
+    return program;
+}
+
+static char *named_capture(char *const *command, pid_t pid) {
+    const char *name = program_name(command);
+    size_t length = strcspn(name, " \t\n(");
+    if (length > 3 && strncmp(name + length - 3, ".py", 3) == 0)
+        length -= 3;
+    if (length > MAX_NAME_BYTES)
+        length = MAX_NAME_BYTES;
+    char *path = NULL;
+    return asprintf(&path, "%.*s-%d.strobe", (int)length, name, (int)pid) >= 0 ? path : NULL;
+}
+
+/* A capture that nobody wants to keep is a file without a name. */
+static char *unnamed_capture(void) {
+    const char *folder = getenv("TMPDIR");
+    char *path = NULL;
+    if (asprintf(&path, "%s/strobe-XXXXXX", folder != NULL && folder[0] != '\0' ? folder : "/tmp") < 0)
+        return NULL;
+    int fd = mkstemp(path);
+    if (fd < 0) {
+        free(path);
+        return NULL;
+    }
+    (void)close(fd);
+    return path;
+}
+
+char *sampling_make_path(const struct sampling_options *options, char *const *command, pid_t pid) {
+    char *path = options->no_capture        ? unnamed_capture()
+                 : options->capture != NULL ? strdup(options->capture)
+                                            : named_capture(command, pid);
+    if (path == NULL)
+        cli_say("there is no room for the capture");
+    return path;
+}
+
+/* Each process and each of its threads takes a few descriptors. */
+static void allow_many_files(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static enum status sample(struct sampling *sampling, struct sample_sink *sink, const volatile sig_atomic_t *stop,
+                          struct error *error) {
+    struct sampler *sampler = NULL;
+    TRY(sampler_new(&sampling->options->sampler, sink, &sampler, error));
+    enum status status = sampling->begin(sampling->context, sampler, error);
+    if (status == STATUS_OK)
+        status = sampler_run(sampler, stop, error);
+    sampling->process_count = sampler_process_count(sampler);
+    enum status closed = sampler_free(sampler);
+    return status == STATUS_OK ? closed : status;
+}
+
+enum status sampling_record(struct sampling *sampling, const volatile sig_atomic_t *stop, struct error *error) {
+    static const enum capture_mode modes[] = {
+        [SAMPLING_WALL] = CAPTURE_MODE_WALL, [SAMPLING_CPU] = CAPTURE_MODE_CPU, [SAMPLING_GIL] = CAPTURE_MODE_GIL};
+    const struct sampler_options *options = &sampling->options->sampler;
+    struct recorder_options how = {options->rate_hz, modes[options->target.mode], sampling->origin,
+                                   sampling->options->quiet ? NULL : sampling->announcement};
+    struct capture_writer_options writing = {.tick_ns = capture_tick_ns(how.rate_hz), .in_background = true};
+    struct capture_writer *writer = NULL;
+    allow_many_files();
+    TRY(capture_writer_open(sampling->path, &writing, &writer, error));
+    struct recorder *recorder = recorder_new(writer, &how);
+    enum status status = STATUS_FAILED;
+    if (recorder != NULL)
+        status = sample(sampling, recorder_sink(recorder), stop, error);
+    recorder_free(recorder);
+    if (status != STATUS_OK && capture_writer_error(writer)->status != STATUS_OK)
+        (void)error_set(error, STATUS_FAILED, "%s: %s; what was sampled before is in it", sampling->path,
+                        capture_writer_error(writer)->text);
+    struct error ignored = {0};
+    enum status closed = capture_writer_close(writer, status == STATUS_OK ? error : &ignored);
+    return status == STATUS_OK ? closed : status;
+}
+
+int sampling_report(const struct sampling *sampling) {
+    int exit_status = report_captures(&sampling->path, 1, &sampling->options->report);
+    if (sampling->options->no_capture)
+        (void)unlink(sampling->path);
+    else if (!sampling->options->quiet)
+        cli_say("the capture is in %s ('strobe report %s' makes any other report of it)", sampling->path,
+                sampling->path);
+    return exit_status;
+}
