@@ -182,16 +182,22 @@ static void try_later(struct family *family, struct member *member, uint64_t now
 }
 
 /* Looks whether it is Python. */
-static enum status try_open(struct family *family, struct member *member) {
+static enum status try_open(struct family *family, struct member *member, uint64_t now_ns) {
     struct error ignored = {0};
     struct process *process = NULL;
     TRY(process_open(member->pid, &process, &ignored));
     enum status status = STATUS_NOT_PYTHON;
     if (!process_shares_memory(process, member->parent_pid))
         status = target_open(process, member->parent_pid, family->options, family->sink, &member->target, &ignored);
-    if (status != STATUS_OK)
+    if (status != STATUS_OK) {
         process_free(process);
-    return status;
+        return status;
+    }
+    /* Up to 3.10 it says which Python it is only when it has started up. */
+    if (target_version(member->target) != 0 || now_ns - member->born_ns >= PATIENCE_NS)
+        return STATUS_OK;
+    TRY(close_target(member));
+    return STATUS_TORN;
 }
 
 /* A member whose time has come. *gone: it is none any more. */
@@ -203,7 +209,7 @@ static enum status attend_member(struct family *family, struct member *member, u
         *gone = start_member(family, member, &ignored) != STATUS_OK;
         return STATUS_OK;
     }
-    enum status status = try_open(family, member);
+    enum status status = try_open(family, member, now_ns);
     if (status == STATUS_OK) {
         uint64_t start_ns = member->born_ns + FORK_GRACE_NS;
         set_due(family, member, start_ns > now_ns ? start_ns : now_ns);

@@ -113,6 +113,10 @@ void target_serve(struct target *target) {
         process_serve(target->process);
 }
 
+uint32_t target_version(const struct target *target) {
+    return target->sampled.version;
+}
+
 struct process *target_process(struct target *target) {
     return target->process;
 }

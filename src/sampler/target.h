@@ -34,6 +34,8 @@ enum status target_follow_exec(struct target *target) MUST_USE;
 /* When blocking: lets signals and ends through that wait for strobe (process_serve). */
 void target_serve(struct target *target);
 
+/* PY_VERSION_HEX; 0 when it has not got far enough to tell. */
+uint32_t target_version(const struct target *target);
 struct process *target_process(struct target *target);
 struct sample_counters *target_counters(struct target *target);
 

@@ -1,0 +1,191 @@
+"""`strobe run --no-agent`: the program must not notice strobe, and strobe must see the program."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import harness
+import pytest
+from harness import STROBE, strobe
+
+CAPTURE_SAID = re.compile(r"strobe: the capture is in (\S+) ")
+
+BURN = """
+import sys, time
+def burn_here(seconds):
+    start = time.process_time()
+    while time.process_time() - start < seconds:
+        sum(range(500))
+burn_here(0.15)
+"""
+
+
+def run(*arguments, **options):
+    return strobe("run", "--no-agent", *arguments, **options)
+
+
+@pytest.fixture
+def bare(any_python):
+    """Runs `python -c CODE` under strobe, with no capture and no words of strobe's but the report."""
+
+    def run_code(code, *arguments, **options):
+        return run("--no-capture", "--quiet", "--", any_python.path, "-c", code, *arguments, **options)
+
+    return run_code
+
+
+@pytest.fixture
+def path_with(tmp_path, any_python):
+    """An environment in which `python3` is any_python."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(any_python.path)
+    return dict(os.environ, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("how", [[], ["--blocking"]], ids=["running", "blocking"])
+def test_a_script_is_sampled(python, how, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(BURN)
+    report = tmp_path / "report.json"
+    result = run("-r", 500, *how, "-o", report, "--", python.path, script, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(report.read_text())
+    assert document["mode"] == "run"
+    assert document["python"] == python.version_text
+    assert document["command"][-1] == str(script)
+    burned = [f for f in document["functions"] if f["function"] == "burn_here" and f["path"] == str(script)]
+    assert len(burned) == 1 and burned[0]["samples"] > 0, document["functions"]
+    # The capture has the script's name, and gives the same report.
+    capture = CAPTURE_SAID.search(result.stderr).group(1)
+    assert capture == f"script-{document['pid']}.strobe"
+    assert strobe("report", "-f", "json", capture, cwd=tmp_path).json() == document
+
+
+@pytest.mark.parametrize("code,status", [("0", 0), ("3", 3), ("255", 255), ("'words'", 1), ("None", 0)])
+def test_exit_status(bare, code, status):
+    result = bare(f"import sys; sys.exit({code})")
+    assert result.returncode == status
+    assert ("words\n" in result.stderr) == (status == 1)
+
+
+@pytest.mark.parametrize("how", [[], ["--blocking"]], ids=["running", "blocking"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGABRT])
+def test_death_by_a_signal(any_python, number, how, tmp_path):
+    code = f"import os, time\nt = time.time()\nwhile time.time() - t < 0.1: pass\nos.kill(os.getpid(), {int(number)})"
+    result = run("--no-capture", *how, "--", any_python.path, "-c", code, cwd=tmp_path)
+    assert result.returncode == 128 + number
+    assert not list(tmp_path.glob("*.strobe"))
+
+
+def test_streams_are_the_programs_own(any_python):
+    code = "import sys; d = sys.stdin.buffer.read(); sys.stdout.buffer.write(d[::-1]); sys.stderr.write('own words\\n')"
+    data = bytes(range(256)) * 1000
+    done = subprocess.run(
+        [STROBE, "run", "--no-agent", "--no-capture", "--", any_python.path, "-c", code],
+        input=data,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert done.stdout == data[::-1]
+    assert b"own words\n" in done.stderr
+
+
+def test_the_table_goes_to_standard_error(any_python, tmp_path):
+    result = run("--quiet", "--no-capture", "--", any_python.path, "-c", BURN, cwd=tmp_path)
+    assert result.stdout == ""
+    assert "burn_here" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_signal_dispositions_and_mask_are_inherited():
+    """strobe itself ignores SIGPIPE and blocks what it passes on; the program must have what strobe was given."""
+    command = ["grep", "^Sig[BIC]", "/proc/self/status"]
+    bare = subprocess.run(command, stdout=subprocess.PIPE, timeout=60).stdout.decode()
+    assert run("--", *command).stdout == bare
+
+
+@pytest.mark.parametrize("how", [[], ["--blocking"]], ids=["running", "blocking"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
+def test_signals_sent_to_strobe_reach_the_program(any_python, number, how):
+    code = f"""
+import signal, sys
+def handle(number, frame):
+    print('got', number, flush=True)
+    sys.exit(9)
+signal.signal({int(number)}, handle)
+print('ready', flush=True)
+while True: sum(range(1000))
+"""
+    with subprocess.Popen(
+        [STROBE, "run", "--no-agent", "--no-capture", *how, "--", any_python.path, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        assert running.stdout.readline() == b"ready\n"
+        running.send_signal(number)
+        out, _ = running.communicate(timeout=harness.TIMEOUT_S)
+    assert out == b"got %d\n" % number
+    assert running.returncode == 9
+
+
+def test_forms_use_the_python3_of_the_path(path_with, any_python, tmp_path):
+    say = "import json, sys; print(json.dumps([list(sys.version_info[:3]), sys.argv]))\n"
+    (tmp_path / "mod.py").write_text(say)
+    for form, argv0 in (
+        (["mod.py"], "mod.py"),
+        (["-m", "mod"], str(tmp_path / "mod.py")),
+        (["-mmod"], str(tmp_path / "mod.py")),
+        (["-c", say], "-c"),
+    ):
+        result = run("--no-capture", *form, "-r", "--", "x", "--help", env=path_with, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert json.loads(result.stdout) == [list(any_python.version), [argv0, "-r", "--", "x", "--help"]]
+
+
+def test_a_shell_that_becomes_python_is_sampled(any_python, tmp_path):
+    (tmp_path / "script.py").write_text(BURN)
+    result = run("--no-capture", "--", "sh", "-c", f"exec {any_python.path} script.py", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "burn_here" in result.stderr
+
+
+def test_what_is_not_python(tmp_path):
+    result = run("--", "sh", "-c", "echo out; exit 4", cwd=tmp_path)
+    assert result.returncode == 4
+    assert result.stdout == "out\n"
+    assert re.fullmatch(r"strobe: nothing was sampled[^\n]*\n", result.stderr), result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_commands_that_cannot_be_started(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    for command, status in (("no-such-command", 127), (str(file), 126)):
+        result = run("--", command, cwd=tmp_path)
+        assert result.returncode == status
+        assert re.fullmatch(r"strobe: [^\n]+\n", result.stderr), result.stderr
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_usage(tmp_path):
+    for arguments in (["run", "x.py"], ["run", "--no-agent"], ["run", "--no-agent", "--no-such", "x.py"]):
+        harness.assert_refuses(strobe(*arguments, cwd=tmp_path), harness.USAGE)
+    assert "--no-agent" in strobe("run", "x.py").stderr
+
+
+def test_sampling_ends_before_the_program(any_python):
+    result = run("--no-capture", "-d", "0.05", "--", any_python.path, "-c", BURN + "print('end')")
+    assert result.returncode == 0
+    assert result.stdout == "end\n"
+
+
+def test_help_fits_one_screen():
+    lines = strobe("--help").stdout.splitlines()
+    assert len(lines) <= 50 and max(map(len, lines)) <= 80
+    for command in ("run", "attach"):
+        assert max(map(len, strobe(command, "--help").stdout.splitlines())) <= 90
