@@ -1,0 +1,218 @@
+"""Processes that a sampled process starts: each of them in the capture once, with its own samples."""
+
+import os
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import harness
+import pytest
+from harness import STROBE, Target, strobe
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import capture_reader  # noqa: E402
+
+# Where the kernel tells of each birth, nothing that lives for a moment is missed; else /proc is searched every 50 ms.
+TOLD_BY_KERNEL = os.geteuid() == 0
+SHORT_LIFE_S = 0.04 if TOLD_BY_KERNEL else 0.3
+
+# Each process says on standard output who it is, in one write; `burn_NAME` is where it spends its time.
+COMMON = """
+import os, subprocess, sys, time
+def burn(name, seconds):
+    scope = {"time": time, "seconds": seconds}
+    exec(f"def burn_{name}():\\n  end = time.process_time() + seconds\\n"
+         "  while time.process_time() < end: sum(range(300))", scope)
+    os.write(1, f"{name} {os.getpid()} {os.getppid()}\\n".encode())
+    scope["burn_" + name]()
+def fork(name, seconds):
+    pid = os.fork()
+    if pid == 0:
+        burn(name, seconds)
+        os._exit(0)
+    return pid
+"""
+
+TREE = COMMON + """
+if sys.argv[1:] == ["child"]:
+    burn("started", 0.1)
+    sys.exit()
+first = fork("forked", 0.1)
+second = os.fork()
+if second == 0:
+    third = fork("grandchild", 0.1)
+    os.waitpid(third, 0)
+    os._exit(0)
+subprocess.check_call(["true"])
+subprocess.check_call(["sh", "-c", "true; true"])
+started = subprocess.Popen([sys.executable, __file__, "child"])
+burn("root", 0.1)
+os.waitpid(first, 0)
+os.waitpid(second, 0)
+sys.exit(started.wait())
+"""
+
+
+class Sampled:
+    """What a capture has: {pid: process}, and {pid: {function: seconds}} of all functions on the stacks."""
+
+    def __init__(self, path):
+        capture = capture_reader.Capture(Path(path).read_bytes())
+        self.processes = []
+        self.ends = {}
+        self.seconds = defaultdict(Counter)
+        self.last_ns = {}
+        pids, threads = {}, {}
+        for record in capture.records():
+            kind = record["record"]
+            if kind == "process" and record["number"] not in pids:
+                pids[record["number"]] = record["pid"]
+                self.processes.append(record)
+            elif kind == "process_end":
+                self.ends[pids[record["number"]]] = record["time_ns"]
+            elif kind == "thread":
+                threads[record["thread"]] = pids[record["process"]]
+            elif kind == "sample":
+                pid = threads[record["thread"]]
+                self.last_ns[pid] = record["time_ns"]
+                for function in {frame["function"] for frame in record["stack"]}:
+                    self.seconds[pid][function] += record["weight_ns"] / 1e9
+        assert capture.ended
+        self.pids = [process["pid"] for process in self.processes]
+
+
+def run_children(python, script, *arguments, options=()):
+    """Runs a script under strobe; returns what its processes said, {name: (pid, parent)}, and the capture."""
+    capture = Path(script).parent / "capture.strobe"
+    command = ["run", "--no-agent", *options, "--capture", capture, "--", python.path, script, *arguments]
+    result = strobe(*command, cwd=Path(script).parent)
+    assert result.returncode == 0, result.stderr
+    said = [line.split() for line in result.stdout.splitlines()]
+    names = {name: (int(pid), int(parent)) for name, pid, parent in said}
+    assert len(names) == len(said)
+    return names, Sampled(capture)
+
+
+def assert_sampled(names, sampled):
+    """Each process that said its name is there once, with its own doings and nobody else's."""
+    count = Counter(sampled.pids)
+    assert all(count[pid] == 1 for pid, _ in names.values()), (names, count)
+    for name, (pid, _) in names.items():
+        burned = {function for function in sampled.seconds[pid] if function.startswith("burn_")}
+        assert burned == {"burn_" + name}, (name, sampled.seconds[pid])
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text):
+        path = tmp_path / "script.py"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_a_tree_of_processes(python, script):
+    names, sampled = run_children(python, script(TREE))
+    assert set(names) == {"root", "forked", "grandchild", "started"}
+    assert_sampled(names, sampled)
+    parents = {process["pid"]: process["parent_pid"] for process in sampled.processes}
+    for name, (pid, parent) in names.items():
+        assert parents[pid] == (parent if name != "root" else 0)
+    commands = {process["pid"]: process["command"] for process in sampled.processes}
+    assert commands[names["started"][0]][-1] == "child"
+    # The child between the root and its grandchild; sh and true are no Python.
+    others = set(sampled.pids) - {pid for pid, _ in names.values()}
+    assert others <= {names["grandchild"][1]}
+
+
+def test_only_the_root_when_so_wished(any_python, script):
+    names, sampled = run_children(any_python, script(TREE), options=["--no-children"])
+    assert sampled.pids == [names["root"][0]]
+
+
+def test_blocking(any_python, script):
+    names, sampled = run_children(any_python, script(TREE), options=["--blocking"])
+    assert_sampled(names, sampled)
+
+
+MULTIPROCESSING = COMMON + """
+import multiprocessing
+if __name__ == "__main__":
+    multiprocessing.set_start_method(sys.argv[1])
+    workers = [multiprocessing.Process(target=burn, args=(f"worker{i}", 0.1)) for i in range(3)]
+    for worker in workers: worker.start()
+    burn("root", 0.1)
+    for worker in workers: worker.join()
+    sys.exit(max(worker.exitcode for worker in workers))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(any_python, script, method):
+    names, sampled = run_children(any_python, script(MULTIPROCESSING), method)
+    assert set(names) == {"root", "worker0", "worker1", "worker2"}
+    assert_sampled(names, sampled)
+
+
+STORM = COMMON + """
+if sys.argv[1:2] == ["child"]:
+    burn(sys.argv[2], float(sys.argv[3]))
+    sys.exit()
+for i in range(30):
+    forked = fork(f"forked{i}", float(sys.argv[1]))
+    started = subprocess.Popen([sys.executable, "-S", __file__, "child", f"started{i}", sys.argv[1]])
+    os.waitpid(forked, 0)
+    started.wait()
+burn("root", 0.05)
+"""
+
+
+def test_many_short_lives(any_python, script):
+    """Sixty children, two at a time: none is lost, none is there twice."""
+    names, sampled = run_children(any_python, script(STORM), SHORT_LIFE_S)
+    assert len(names) == 61
+    assert sorted(sampled.pids) == sorted(pid for pid, _ in names.values())
+    assert_sampled(names, sampled)
+
+
+OUTLIVED = COMMON + """
+print("ready", flush=True)
+sys.stdin.readline()
+parent = os.getpid()
+child = os.fork()
+if child == 0:
+    burn("child", 0.05)
+    while os.getppid() == parent: pass
+    sys.stdin.readline()
+    burn("after", 0.1)
+    os._exit(0)
+print(os.getpid(), child, flush=True)
+"""
+
+
+def test_children_outlive_the_process_attached_to(any_python, script, tmp_path):
+    """`attach --children` goes on until the last of them has ended."""
+    path = script(OUTLIVED)
+    capture = tmp_path / "capture.strobe"
+    with Target(any_python, path) as target:
+        attach = [STROBE, "attach", "--children", "--capture", capture, target.pid]
+        with subprocess.Popen(list(map(str, attach)), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+            assert b"sampling process" in running.stderr.readline()
+            target.send()
+            said = {}
+            while "child" not in said:
+                words = target.read_line().split()
+                said[words[0]] = words[1:]
+            child = int(said["child"][0])
+            target.process.wait(timeout=harness.TIMEOUT_S)
+            assert running.poll() is None
+            target.send()
+            assert target.read_line().split()[0] in ("after", str(target.pid))
+            _, words = running.communicate(timeout=harness.TIMEOUT_S)
+            assert running.returncode == 0, words
+    sampled = Sampled(capture)
+    assert sorted(sampled.pids) == sorted([target.pid, child])
+    assert {"burn_child", "burn_after"} <= set(sampled.seconds[child])
+    assert sampled.last_ns[child] > sampled.ends[target.pid]
