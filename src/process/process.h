@@ -25,6 +25,10 @@ pid_t process_own_pid(const struct process *process);
 /* Whether it still lives (not a zombie, and the same process as at process_open). */
 bool process_alive(const struct process *process);
 
+/* How often the process was found to have become another program (exec) by reading its memory; what was known of its
+ * memory before is void. Not noticed where /proc/PID/mem is not to be had. */
+unsigned process_exec_count(const struct process *process);
+
 /* Reads its memory with process_vm_readv, or pread on /proc/PID/mem where that is not to be had. Owned by the process.
  */
 struct memory *process_memory(struct process *process);

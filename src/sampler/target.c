@@ -50,6 +50,7 @@ struct target {
     uint64_t list_period_ns; /* until it is read again though nothing tells of a change */
     uint64_t settle_ns;      /* the same while there are threads of which not all is known */
     uint64_t reopened_ns;
+    unsigned exec_count; /* when the runtime was opened */
     uint64_t epoch_ns;
     bool started;
     bool lost; /* no Python was found when last looked for: it has exec'd something else */
@@ -63,6 +64,7 @@ static struct memory *objects_of(struct target *target) {
 
 static enum status open_runtime(struct target *target, struct error *error) {
     memory_pages_clear(&target->pages);
+    target->exec_count = process_exec_count(target->process);
     TRY(attach_runtime(target->process, objects_of(target), &target->runtime, error));
     if (target->runtime.empty)
         return error_set(error, STATUS_TORN, "process %d has no interpreter (yet)", (int)target->sampled.pid);
@@ -438,7 +440,9 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
     enum status status = read_interps(target);
     if (status == STATUS_FAILED)
         return status;
-    if (status != STATUS_OK || target->interp_count == 0)
+    /* The same program again may have everything where it was. */
+    bool is_other = process_exec_count(target->process) != target->exec_count;
+    if (status != STATUS_OK || target->interp_count == 0 || is_other)
         return reopen(target, now_ns);
     uint64_t epoch_period_ns = target->codes.reused > 0 ? CHURN_PERIOD_NS : EPOCH_PERIOD_NS;
     if (now_ns - target->epoch_ns >= epoch_period_ns) {

@@ -8,10 +8,11 @@
 struct live_memory {
     struct memory memory; /* must be first */
     pid_t pid;
-    int mem_fd;     /* /proc/PID/mem, bound to one program, not to a process id; -1 when it cannot be opened */
-    bool no_vector; /* process_vm_readv is not to be had (seccomp, old kernel) */
-    int dir_fd;     /* borrowed, as is the next */
-    int stat_fd;    /* tells an unmapped address from a process that has ended */
+    int mem_fd;          /* /proc/PID/mem, bound to one program, not to a process id; -1 when it cannot be opened */
+    unsigned exec_count; /* how often the descriptor was found to be of a program before an exec */
+    bool no_vector;      /* process_vm_readv is not to be had (seccomp, old kernel) */
+    int dir_fd;          /* borrowed, as is the next */
+    int stat_fd;         /* tells an unmapped address from a process that has ended */
 };
 
 struct held_thread;

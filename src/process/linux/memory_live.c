@@ -28,6 +28,7 @@ static bool reopen_after_exec(struct live_memory *live) {
         return false;
     (void)close(live->mem_fd);
     live->mem_fd = fd;
+    live->exec_count++;
     return true;
 }
 

@@ -192,6 +192,10 @@ bool process_alive(const struct process *process) {
     return read_stat(process, &stat) == STATUS_OK && !proc_stat_ended(&stat);
 }
 
+unsigned process_exec_count(const struct process *process) {
+    return process->memory.exec_count;
+}
+
 struct memory *process_memory(struct process *process) {
     return &process->memory.memory;
 }
