@@ -299,6 +299,9 @@ static enum status rename_thread(struct listing *listing, struct target_thread *
     thread->listed = true;
     if (name == NULL || (thread->sampled.name != NULL && strcmp(name->name, thread->sampled.name) == 0))
         return STATUS_OK;
+    /* Python's thread ids are used again at once: the name may be that of a successor. */
+    if (thread->sampled.name != NULL && name->native_id != 0 && name->native_id != thread->sampled.native_id)
+        return STATUS_OK;
     free((char *)(uintptr_t)thread->sampled.name);
     thread->sampled.name = strdup(name->name);
     return listing->target->sink->thread_renamed(listing->target->sink, &thread->sampled);
