@@ -10,7 +10,7 @@
 static const uint64_t SCAN_PERIOD_NS = 50 * NS_PER_MS;
 /* A fork of Python is Python, but most forks exec at once; only those that live this long as what they are, or end as
  * it, are told of. */
-static const uint64_t FORK_GRACE_NS = 3 * NS_PER_MS;
+static const uint64_t FORK_GRACE_NS = 5 * NS_PER_MS;
 /* How soon, and then ever less often, a process that is no Python is looked at again; and when a child is given up. */
 static const uint64_t FIRST_PAUSE_NS = 2 * NS_PER_MS;
 static const uint64_t LAST_PAUSE_NS = 50 * NS_PER_MS;
