@@ -76,6 +76,17 @@ static enum status open_runtime(struct target *target, struct error *error) {
     return STATUS_OK;
 }
 
+/* Who asks for the holder of the GIL is told when there is none. */
+static enum status check_mode(struct target *target, struct error *error) {
+    remote_addr address = 0;
+    struct interp interp;
+    if (target->options.mode != SAMPLING_GIL || interp_first(&target->runtime, &address) != STATUS_OK ||
+        interp_read(&target->runtime, address, &interp) != STATUS_OK || interp.gil_enabled)
+        return STATUS_OK;
+    return error_set(error, STATUS_USAGE, "process %d runs without the GIL: --mode gil has nothing to sample there",
+                     (int)target->sampled.pid);
+}
+
 enum status target_open(struct process *process, pid_t parent_pid, const struct target_options *options,
                         struct sample_sink *sink, struct target **result, struct error *error) {
     struct target *target = calloc(1, sizeof *target);
@@ -89,6 +100,8 @@ enum status target_open(struct process *process, pid_t parent_pid, const struct 
         (struct sampled_process){.process = process, .pid = process_pid(process), .parent_pid = parent_pid};
     memory_pages_init(&target->pages, process_memory(process));
     enum status status = open_runtime(target, error);
+    if (status == STATUS_OK)
+        status = check_mode(target, error);
     if (status != STATUS_OK) {
         memory_pages_release(&target->pages);
         free(target);
