@@ -1,6 +1,7 @@
 """Processes that a sampled process starts: each of them in the capture once, with its own samples."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -221,3 +222,24 @@ def test_children_outlive_the_process_attached_to(any_python, script, tmp_path):
     assert sorted(sampled.pids) == sorted([target.pid, child])
     assert {"burn_child", "burn_after"} <= set(sampled.seconds[child])
     assert sampled.last_ns[child] > sampled.ends[target.pid]
+
+
+def test_a_held_process_is_let_go(any_python, script):
+    """Whether strobe ends by Ctrl-C or is killed, the program runs on, traced by nobody."""
+    path = script(COMMON + "print('ready', flush=True)\nwhile True: burn('on', 0.01)\n")
+
+    def tracer(pid):
+        status = Path(f"/proc/{pid}/status").read_text()
+        return int(status.split("TracerPid:")[1].split()[0])
+
+    with Target(any_python, path) as target:
+        for number in (signal.SIGINT, signal.SIGKILL):
+            command = [STROBE, "attach", "--blocking", "--no-capture", str(target.pid)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+                assert b"sampling process" in running.stderr.readline()
+                assert tracer(target.pid) == running.pid
+                running.send_signal(number)
+                running.communicate(timeout=harness.TIMEOUT_S)
+            assert tracer(target.pid) == 0
+            target.read_line()
+            target.await_cpu_time(target.pid, 2)
