@@ -141,6 +141,7 @@ enum status family_add(struct family *family, struct process *process, struct er
         return error->status != STATUS_OK ? status : error_set(error, status, "there is not enough memory");
     }
     member->target = target;
+    member->patient = true;
     return start_member(family, member, error);
 }
 
@@ -305,7 +306,8 @@ enum status family_look(struct family *family, uint64_t now_ns, uint64_t missed)
             continue;
         target_counters(member->target)->missed = missed - member->missed_before;
         enum status status = target_look(member->target, now_ns);
-        if (status == STATUS_NO_PROCESS)
+        bool given_up = !member->patient && target_lost_ns(member->target, now_ns) >= PATIENCE_NS;
+        if (status == STATUS_NO_PROCESS || (status == STATUS_OK && given_up))
             TRY(remove_member(family, i));
         else
             TRY(status);

@@ -52,6 +52,7 @@ struct target {
     uint64_t reopened_ns;
     unsigned exec_count; /* when the runtime was opened */
     uint64_t epoch_ns;
+    uint64_t lost_ns; /* since when it is `lost` */
     bool started;
     bool lost; /* no Python was found when last looked for: it has exec'd something else */
     bool listed_once;
@@ -126,6 +127,10 @@ enum status target_start(struct target *target, uint32_t number, struct error *e
 void target_serve(struct target *target) {
     if (target->options.blocking)
         process_serve(target->process);
+}
+
+uint64_t target_lost_ns(const struct target *target, uint64_t now_ns) {
+    return target->lost && now_ns > target->lost_ns ? now_ns - target->lost_ns : 0;
 }
 
 uint32_t target_version(const struct target *target) {
@@ -419,6 +424,7 @@ static enum status lose(struct target *target) {
     if (!target->lost) {
         TRY(end_all_threads(target));
         TRY(forget_code(target));
+        target->lost_ns = clock_monotonic_ns();
     }
     target->lost = true;
     target->interp_count = 0;

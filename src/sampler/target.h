@@ -31,6 +31,8 @@ enum status target_look(struct target *target, uint64_t now_ns) MUST_USE;
 
 /* It has become another program: what was known of it is void. */
 enum status target_follow_exec(struct target *target) MUST_USE;
+/* How long there has been no Python in it any more; 0: there is. */
+uint64_t target_lost_ns(const struct target *target, uint64_t now_ns);
 /* When blocking: lets signals and ends through that wait for strobe (process_serve). */
 void target_serve(struct target *target);
 
