@@ -150,6 +150,7 @@ static enum status end_thread(struct target *target, size_t index) {
     target->threads[index] = target->threads[--target->thread_count];
     enum status status = target->sink->thread_ended(target->sink, &thread->sampled);
     target_thread_release(thread);
+    free((char *)(uintptr_t)thread->sampled.name);
     free(thread);
     return status;
 }
