@@ -369,6 +369,19 @@ static bool is_innermost(const struct walk *walk) {
     return load_u64(walk->top_bytes + fields->stackpointer) == 0;
 }
 
+/* STATUS_TORN when the chunk's innermost frame executed something else after the frames outside were read: they may
+ * belong to what has taken its place. */
+static enum status check_still_runs(const struct walk *walk) {
+    const struct stack_tracker *tracker = walk->tracker;
+    if (walk->top == SIZE_MAX)
+        return STATUS_OK;
+    const struct tracked_frame *top = &tracker->stack.frames[walk->top];
+    uint64_t executable = tracker->again_executable;
+    if (tracker->again_address != top->address)
+        TRY(memory_read_u64(tracker->runtime->live, top->address + walk->layout->frame.f_executable, &executable));
+    return executable == top->executable ? STATUS_OK : STATUS_TORN;
+}
+
 /* The frames above the chunk's innermost one: generators that it runs. */
 static enum status climb_outside(struct walk *walk) {
     bool ambiguous = may_run_generator(walk);
@@ -377,7 +390,7 @@ static enum status climb_outside(struct walk *walk) {
     if (!in_chunk(walk, innermost) && innermost != 0) {
         enum status status = put_outside(walk, innermost);
         if (status != STATUS_NOT_FOUND)
-            return status;
+            return status == STATUS_OK ? check_still_runs(walk) : status;
     }
     if (!ambiguous || innermost == walk->tracker->stack.frames[walk->top].address)
         return STATUS_OK;
@@ -465,6 +478,9 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
         return status;
     }
     tracker->stack.count = walk.count;
+    /* A frame that was there before can turn out to be one that is left over. */
+    if (tracker->stack.unchanged > walk.count)
+        tracker->stack.unchanged = walk.count;
     predict_outside(tracker, same);
     return STATUS_OK;
 }

@@ -11,7 +11,7 @@ enum {
     /* Read beyond the innermost frame that was seen last: it may have called something since. */
     SLACK_BYTES = 384,
     MAX_CHUNK_BYTES = 1 << 20,
-    MAX_PIECES = 3 + TRACKER_MAX_OUTSIDE,
+    MAX_PIECES = 4 + TRACKER_MAX_OUTSIDE,
 };
 
 bool stack_tracker_supports(const struct runtime *runtime) {
@@ -69,16 +69,24 @@ static uint64_t predict_copy_bytes(const struct stack_tracker *tracker, const st
     return size_bytes < limit_bytes ? size_bytes : limit_bytes;
 }
 
-/* Sizes the copies for what is to be read of the chunk, its header at the least. */
-static enum status prepare_copies(struct stack_tracker *tracker, const struct thread_state *thread,
-                                  size_t *copy_bytes) {
+/* Sizes the copies for what is to be read of the chunk, its header at the least. A thread state that was read while it
+ * moved to another chunk gives nonsense, and is then read anew. */
+static enum status prepare_copies(struct stack_tracker *tracker, struct thread_state *thread, size_t *copy_bytes) {
     uint64_t size_bytes = predict_copy_bytes(tracker, thread);
-    if (size_bytes < tracker->runtime->layout.stack_chunk.data)
+    if (size_bytes < tracker->runtime->layout.stack_chunk.data || size_bytes > MAX_CHUNK_BYTES) {
+        thread->datastack_chunk = 0;
         return STATUS_TORN;
-    if (size_bytes > MAX_CHUNK_BYTES)
-        return STATUS_LIMIT;
+    }
     *copy_bytes = (size_t)size_bytes;
     return reserve_copies(tracker, (size_t)size_bytes);
+}
+
+/* The frame of the chunk that ran the innermost frames outside of it. */
+static remote_addr runner_of_outside(const struct stack_tracker *tracker) {
+    for (size_t i = tracker->stack.count; i-- > tracker->older_count + 1;)
+        if (tracker->stack.frames[i].end == 0 && tracker->stack.frames[i - 1].end != 0)
+            return tracker->stack.frames[i - 1].address;
+    return 0;
 }
 
 /* Everything in one call: the chunk, then what lay outside of it last time, soon enough to be of nearly the same
@@ -96,6 +104,10 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
     for (size_t i = 0; i < tracker->outside_count; i++)
         pieces[count++] = (struct memory_piece){tracker->outside[i].address, tracker->outside[i].bytes,
                                                 tracker->outside[i].size_bytes};
+    tracker->again_address = tracker->outside_count > 0 ? runner_of_outside(tracker) : 0;
+    if (tracker->again_address != 0)
+        pieces[count++] = (struct memory_piece){tracker->again_address + tracker->runtime->layout.frame.f_executable,
+                                                &tracker->again_executable, sizeof tracker->again_executable};
     pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
     if (has_slot && thread->frame_slot != 0)
         pieces[count++] = (struct memory_piece){thread->frame_slot, &slot_frame, sizeof slot_frame};
@@ -116,7 +128,7 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
 }
 
 /* The chunk alone, which is the thread's newest as far as is known. STATUS_TORN when it was given to another use. */
-static enum status read_chunk(struct stack_tracker *tracker, const struct thread_state *thread) {
+static enum status read_chunk(struct stack_tracker *tracker, struct thread_state *thread) {
     size_t copy_bytes = 0, previous = tracker->runtime->layout.stack_chunk.previous;
     TRY(prepare_copies(tracker, thread, &copy_bytes));
     TRY(memory_read(tracker->runtime->live, thread->datastack_chunk, tracker->copy, copy_bytes));
@@ -159,6 +171,7 @@ static void judge_speed(struct stack_tracker *tracker, uint64_t ticks) {
 }
 
 static enum status attempt(struct stack_tracker *tracker, struct thread_state *thread, bool is_last) {
+    tracker->again_address = 0;
     bool alone = tracker->chunk_alone && tracker->outside_count == 0 && tracker->chunk == thread->datastack_chunk;
     uint64_t start_ticks = clock_ticks();
     enum status status = alone ? read_chunk(tracker, thread) : read_at_once(tracker, thread);

@@ -41,6 +41,9 @@ struct stack_tracker {
         bool read;
     } outside[TRACKER_MAX_OUTSIDE];
     size_t outside_count;
+    /* What the frame that runs them executes, read again after them: 0 for no address where it was not. */
+    remote_addr again_address;
+    uint64_t again_executable;
     /* The thread runs on while it is copied, and a copy that took longer than most, because the processors contended
      * for its cache lines or strobe was interrupted, can be of two instants. So what such a copy shows must have been
      * seen in quick ones lately, else the thread is looked at again at once. */
