@@ -92,7 +92,10 @@ static bool drain_child_signals(void *context) {
 }
 
 static enum status begin(void *context, struct sampler *sampler, struct error *error) {
-    return sampler_add(sampler, context, error);
+    struct process **process = context, *given = *process;
+    /* The sampler's from now on, whatever becomes of it. */
+    *process = NULL;
+    return sampler_add(sampler, given, error);
 }
 
 int command_attach(int argc, char **argv) {
@@ -107,18 +110,21 @@ int command_attach(int argc, char **argv) {
     if (process_open(options.pid, &process, &error) != STATUS_OK)
         return cli_fail(&error);
     char *path = sampling_make_path(&options.sampling, process_command(process), options.pid);
-    if (path == NULL)
+    if (path == NULL) {
+        process_free(process);
         return EXIT_FAILED;
+    }
     catch_signals();
     int child_fd = -1;
     if (options.sampling.sampler.target.blocking && (child_fd = catch_child_signals()) >= 0)
         options.sampling.sampler.wake = (struct sampler_wake){child_fd, drain_child_signals, &child_fd};
     announce(&options, announcement);
-    struct sampling sampling = {&options.sampling, path, CAPTURE_ORIGIN_ATTACH, announcement, begin, process, 0};
+    struct sampling sampling = {&options.sampling, path, CAPTURE_ORIGIN_ATTACH, announcement, begin, &process, 0};
     enum status status = sampling_record(&sampling, &stop_requested, &error);
     int exit_status = status == STATUS_OK ? sampling_report(&sampling) : cli_fail(&error);
     if (status != STATUS_OK && (options.sampling.no_capture || sampling.process_count == 0))
         (void)unlink(path);
+    process_free(process);
     free(path);
     return exit_status;
 }

@@ -208,7 +208,9 @@ def test_code_that_comes_and_goes(python, tmp_path):
                 assert int(number[1]) * 10 <= line["line"] <= int(number[1]) * 10 + 8, (file["path"], line)
     # What is known of dead code is dropped when it was of 2000 functions, some 5 MiB.
     settled = [size for size in sizes if size > 0][len(sizes) // 3 :]
-    assert max(settled) - settled[0] <= 8 << 20, sizes
+    # AddressSanitizer keeps what was freed for a while.
+    if "sanitize" not in str(harness.STROBE):
+        assert max(settled) - settled[0] <= 8 << 20, sizes
     assert max(settled) <= 24 << 20, sizes
 
 
