@@ -62,6 +62,38 @@ static void write_locals(struct dump_writer *writer, const struct look_frame *fr
             status_name(frame->locals_status), palette->end);
 }
 
+/* The place in the table that frames like this one have. */
+static struct remembered_frame *find_remembered(struct dump_writer *writer, const struct look_frame *frame) {
+    uint64_t hash = (uint64_t)(uintptr_t)frame->function ^ (uint64_t)(uint32_t)frame->position.line << 32 ^
+                    (uint64_t)(uint32_t)frame->position.column << 8;
+    return &writer->remembered[hash * UINT64_C(0x9e3779b97f4a7c15) >> 54];
+}
+
+static bool is_like(const struct remembered_frame *known, const struct look_frame *frame, int indent) {
+    return known->function == frame->function && known->file == frame->file && known->indent == indent &&
+           known->collecting == frame->collecting &&
+           memcmp(&known->position, &frame->position, sizeof known->position) == 0;
+}
+
+/* Where the frame is and its line of source: made once for all frames that are alike. */
+static enum status write_place(struct dump_writer *writer, const struct look_frame *frame) {
+    enum { REMEMBERED_BYTES = 256 << 10 };
+    struct buffer *text = &writer->remembered_text;
+    struct remembered_frame *known = find_remembered(writer, frame);
+    if (!is_like(known, frame, writer->indent)) {
+        if (text->size_bytes > REMEMBERED_BYTES) {
+            buffer_clear(text);
+            memset(writer->remembered, 0, sizeof writer->remembered);
+        }
+        size_t begin = text->size_bytes;
+        TRY(frame_text_append(text, writer->sources, writer->palette, frame, (size_t)writer->indent));
+        *known = (struct remembered_frame){frame->function,   frame->file, frame->position, writer->indent,
+                                           frame->collecting, begin,       text->size_bytes};
+    }
+    (void)fwrite_unlocked(text->data + known->begin, 1, known->end - known->begin, writer->stream);
+    return STATUS_OK;
+}
+
 void dump_write_frame(struct dump_writer *writer, const struct look_frame *frame) {
     const struct palette *palette = writer->palette;
     if (frame->status != STATUS_OK) {
@@ -70,10 +102,7 @@ void dump_write_frame(struct dump_writer *writer, const struct look_frame *frame
                 status_name(frame->status), palette->end);
         return;
     }
-    buffer_clear(&writer->scratch);
-    if (frame_text_append(&writer->scratch, writer->sources, palette, frame, (size_t)writer->indent) == STATUS_OK)
-        (void)fwrite_unlocked(writer->scratch.data, 1, writer->scratch.size_bytes, writer->stream);
-    else
+    if (write_place(writer, frame) != STATUS_OK)
         fprintf(writer->stream, "    %s(a frame that could not be shown)%s\n", palette->warning, palette->end);
     write_locals(writer, frame);
 }
@@ -135,7 +164,8 @@ static void write_title(struct dump_writer *writer, const struct look *look) {
 }
 
 enum status dump_write_text(const struct look *look, struct source_cache *sources, bool colour, FILE *stream) {
-    struct dump_writer writer = {stream, sources, colour ? &coloured : &plain, 0, {0}};
+    struct dump_writer writer = {.stream = stream, .sources = sources, .palette = colour ? &coloured : &plain};
+    buffer_init(&writer.remembered_text, MAX_TEXT_BYTES);
     buffer_init(&writer.scratch, MAX_TEXT_BYTES);
     write_title(&writer, look);
     for (size_t i = 0; i < look->thread_count; i++)
@@ -144,5 +174,6 @@ enum status dump_write_text(const struct look *look, struct source_cache *source
     write_native_threads(&writer, look);
     enum status status = look->has_tasks ? dump_write_tasks(&writer, look) : STATUS_OK;
     buffer_release(&writer.scratch);
+    buffer_release(&writer.remembered_text);
     return status;
 }

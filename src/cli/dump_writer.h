@@ -6,12 +6,26 @@
 #include "cli/dump.h"
 #include "cli/frame_text.h"
 
+enum { REMEMBERED_FRAMES = 1024 };
+
+/* What a frame looked like: the threads of a pool stand at the same places. */
+struct remembered_frame {
+    const char *function; /* these two by address: texts of one look are shared by equal frames */
+    const char *file;
+    struct source_position position;
+    int indent;
+    bool collecting;
+    size_t begin, end; /* in dump_writer.remembered_text */
+};
+
 struct dump_writer {
     FILE *stream;
     struct source_cache *sources;
     const struct palette *palette;
     int indent; /* blanks before every line of a frame */
     struct buffer scratch;
+    struct buffer remembered_text;
+    struct remembered_frame remembered[REMEMBERED_FRAMES];
 };
 
 /* Text of the target, with nothing in it that a terminal would obey. Valid until the next call. */
