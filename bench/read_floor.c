@@ -66,24 +66,25 @@ int main(int argc, char **argv) {
     remote_addr address = 0;
     size_t size_bytes = 0;
     char path[64];
-    if (argc != 2 || process_open((pid_t)atoi(argv[1]), &process, &error) != STATUS_OK ||
+    if (argc != 2 || process_open((pid_t)strtol(argv[1], NULL, 10), &process, &error) != STATUS_OK ||
         find_chunk(process, &address, &size_bytes) != STATUS_OK)
         return 1;
     (void)snprintf(path, sizeof path, "/proc/%d/mem", (int)process_pid(process));
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     void *buffer = malloc(size_bytes);
     double pread_ns[ROUNDS], vector_ns[ROUNDS];
-    if (fd < 0 || buffer == NULL)
-        return 1;
-    for (int i = 0; i < ROUNDS; i++) {
+    bool ready = fd >= 0 && buffer != NULL;
+    for (int i = 0; i < ROUNDS && ready; i++) {
         pread_ns[i] = read_round(fd, process_pid(process), address, buffer, size_bytes);
         vector_ns[i] = read_round(-1, process_pid(process), address, buffer, size_bytes);
     }
-    qsort(pread_ns, ROUNDS, sizeof pread_ns[0], compare);
-    qsort(vector_ns, ROUNDS, sizeof vector_ns[0], compare);
-    printf("%zu %.1f %.1f\n", size_bytes, pread_ns[ROUNDS / 2], vector_ns[ROUNDS / 2]);
+    if (ready) {
+        qsort(pread_ns, ROUNDS, sizeof pread_ns[0], compare);
+        qsort(vector_ns, ROUNDS, sizeof vector_ns[0], compare);
+        printf("%zu %.1f %.1f\n", size_bytes, pread_ns[ROUNDS / 2], vector_ns[ROUNDS / 2]);
+    }
     free(buffer);
     (void)close(fd);
     process_free(process);
-    return 0;
+    return ready ? 0 : 1;
 }

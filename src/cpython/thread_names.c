@@ -88,7 +88,7 @@ enum status thread_names_read(struct runtime *runtime, const struct interp *inte
         status = names->items != NULL ? STATUS_OK : STATUS_FAILED;
         for (size_t i = 0; status == STATUS_OK && i < collector.count; i++)
             names->items[names->count++] = collector.items[i];
-        if (names->count > 1)
+        if (status == STATUS_OK && names->count > 1)
             qsort(names->items, names->count, sizeof names->items[0], compare_ids);
     }
     free(collector.items);

@@ -95,7 +95,7 @@ static size_t find_member(const struct family *family, pid_t pid) {
 static enum status add_member(struct family *family, pid_t pid, pid_t parent_pid, struct member **member) {
     if (family->count == MAX_MEMBERS)
         return STATUS_LIMIT;
-    if (family->count == family->capacity) {
+    if (family->members == NULL || family->count == family->capacity) {
         size_t capacity = family->capacity > 0 ? family->capacity * 2 : 4;
         struct member *members = realloc(family->members, capacity * sizeof members[0]);
         if (members == NULL)

@@ -228,7 +228,7 @@ static struct target_thread *find_thread(const struct target *target, const stru
 static struct target_thread *add_thread(struct target *target) {
     if (target->thread_count == target->thread_capacity) {
         size_t capacity = target->thread_capacity > 0 ? target->thread_capacity * 2 : 8;
-        struct target_thread **threads = realloc(target->threads, capacity * sizeof threads[0]);
+        struct target_thread **threads = realloc(target->threads, capacity * sizeof(struct target_thread *));
         if (threads == NULL)
             return NULL;
         target->threads = threads;

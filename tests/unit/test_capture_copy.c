@@ -169,7 +169,8 @@ static void test_want_of_memory_is_a_failure_and_nothing_worse(void **state) {
         allocations_left = needed;
         status = load_and_compare(paths);
         allocations_left = -1;
-        if (status != STATUS_OK && status != STATUS_FAILED) fail_msg("%s with %ld allocations", status_name(status), needed);
+        if (status != STATUS_OK && status != STATUS_FAILED)
+            fail_msg("%s with %ld allocations", status_name(status), needed);
     }
     assert_true(needed > 50);
     status = STATUS_FAILED;
