@@ -179,7 +179,9 @@ def test_threads_that_come_and_go(python, tmp_path):
             target.send()
             seen = running.json()
     names = [thread["name"] for thread in seen["threads"]]
-    coming = [name for name in names if name != "MainThread"]
+    # A thread runs before threading knows it, and one that ends meanwhile is never named; with 200 of them that is rare.
+    assert names.count(None) <= 4
+    coming = [name for name in names if name not in ("MainThread", None)]
     assert set(coming) <= {f"comes {i}" for i in range(200)}
     assert len(set(coming)) == len(coming)
     # A strobe that was kept waiting for all of a round's 50 ms may miss one round.
