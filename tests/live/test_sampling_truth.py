@@ -28,7 +28,7 @@ IMPOSSIBLE = {True: 0.05, False: 0.02}
 # Before 3.11 callers are read after the pointer to the innermost frame; where they called is learned first.
 MISPLACED = {True: 0.4, False: 0.03}
 DROPPED = 0.1
-# The aim is 0.015. Up to 0.2 was seen on a quiet machine (3.13): the innermost functions get what is their callees'.
+# The aim is 0.015. Up to 0.2 was seen on a quiet machine (3.13, the innermost functions); the cause is not known yet.
 SHARE = 0.35
 
 
