@@ -49,10 +49,28 @@ struct sampled_thread {
     void *receiver;
 };
 
+/* What a sample's weight is. */
+enum sample_clock {
+    SAMPLE_CLOCK_WALL, /* all time, or that in which the thread ran or had the GIL, as the mode says */
+    SAMPLE_CLOCK_CPU,  /* the thread's own CPU clock: the agent's samples */
+    SAMPLE_CLOCK_WAIT, /* wall time without CPU time */
+};
+
+/* The parts of a CPU clock's weight. */
+struct sample_cpu {
+    uint64_t python_ns;
+    uint64_t native_ns;
+    uint64_t kernel_ns;
+    const char *function; /* of the native code, NULL: not known; borrowed for the call */
+    const char *library;  /* path of the file it is in, NULL: not known; borrowed for the call */
+};
+
 struct sample {
     struct sampled_thread *thread;
     uint64_t time_ns;   /* CLOCK_MONOTONIC */
     uint64_t weight_ns; /* the time it stands for */
+    enum sample_clock clock;
+    struct sample_cpu cpu; /* when the clock is SAMPLE_CLOCK_CPU; they sum up to weight_ns */
     enum thread_run_state state;
     enum sample_gil gil;
     bool collecting;

@@ -1,0 +1,83 @@
+/* What stands in a ring. Records are aligned to 8 bytes and do not wrap: WIRE_PAD fills what is left at the ring's end.
+ * A reader takes nothing for granted: sizes are checked against the record's own, and a record of an unknown type is
+ * skipped. Native byte order: both sides run on the same machine. */
+#ifndef STROBE_WIRE_RECORDS_H
+#define STROBE_WIRE_RECORDS_H
+
+#include <stdint.h>
+
+enum wire_type { WIRE_PAD, WIRE_CODE, WIRE_SAMPLE };
+
+struct wire_record {
+    uint32_t size_bytes; /* with this header; a multiple of 8, at least 8 */
+    uint16_t type;
+    uint16_t flags;
+};
+
+/* A code object, in full, so that it can be named when it or the whole process is gone. From here on in this ring its
+ * address means this one; it comes again when the address has come to mean another.
+ *
+ * Behind the struct, each padded to 8 bytes: name, qualname, filename, line table. Text is as CPython has it: `kind`
+ * bytes a character, Latin-1, UCS-2 or UCS-4. */
+struct wire_code {
+    struct wire_record record;
+    uint64_t address;
+    uint32_t bytecode_bytes;
+    uint32_t first_traceable_bytes;
+    int32_t first_line;
+    uint32_t flags;                                  /* co_flags */
+    uint8_t name_kind, qualname_kind, filename_kind; /* 1, 2, 4; 0: none, or too long (WIRE_CODE_MAX_…) */
+    uint8_t unused;
+    uint32_t name_bytes, qualname_bytes, filename_bytes;
+    uint32_t table_bytes;   /* as here; 0 when it is longer than WIRE_CODE_MAX_TABLE_BYTES: then it can only be read */
+    uint32_t table_length;  /* as it is */
+    uint64_t table_address; /* of its first byte in the process, as long as the code object lives */
+};
+
+enum {
+    WIRE_CODE_MAX_NAME_BYTES = 4 << 10, /* longer text is cut, between characters */
+    WIRE_CODE_MAX_FILENAME_BYTES = 16 << 10,
+    WIRE_CODE_MAX_TABLE_BYTES = 24 << 10,
+};
+
+enum wire_frame_kind {
+    WIRE_FRAME_PYTHON,
+    WIRE_FRAME_NATIVE, /* C stands between the frames: an entry of the interpreter's */
+    WIRE_FRAME_CUT,    /* frames were left out here: the stack is deeper than a record holds */
+};
+
+struct wire_frame {
+    uint64_t code;             /* address; 0 but for WIRE_FRAME_PYTHON */
+    int32_t instruction_bytes; /* into the bytecode, as frame_position's; -1: not begun */
+    uint32_t kind;
+};
+
+enum wire_sample_flag {
+    WIRE_SAMPLE_TORN = 1,      /* the stack could not be told: no frames; its CPU time counts all the same */
+    WIRE_SAMPLE_NO_PYTHON = 2, /* a thread that the interpreter does not know */
+    WIRE_SAMPLE_DETACHED = 4,  /* the thread does not hold the GIL (is not attached, when free-threaded) */
+};
+
+/* One look of a thread at itself. Behind the struct: `frame_count` frames, innermost first, then `stack_words` words
+ * of the C stack from `stack_pointer` up. The outermost `kept` frames are those of this ring's sample before and are
+ * not repeated. */
+struct wire_sample {
+    struct wire_record record; /* flags: enum wire_sample_flag */
+    uint64_t time_ns;
+    uint64_t cpu_ns;  /* the thread's CPU clock; what it is ahead of the sample before is what this one stands for */
+    uint64_t user_us; /* the thread's user and system time (getrusage(RUSAGE_THREAD)), which the kernel estimates */
+    uint64_t system_us;
+    uint32_t overruns;
+    uint32_t kept;
+    uint32_t frame_count;
+    uint32_t stack_words;
+    uint32_t code_unit; /* the innermost Python frame's instruction: opcode, then oparg << 8; 0: not known */
+    uint32_t unused;
+    uint64_t program_counter;
+    uint64_t stack_pointer;
+    uint64_t return_register; /* where the architecture keeps a return address in a register (aarch64); else 0 */
+};
+
+enum { WIRE_SAMPLE_MAX_FRAMES = 3000, WIRE_SAMPLE_MAX_STACK_WORDS = 256 };
+
+#endif

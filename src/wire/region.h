@@ -1,0 +1,108 @@
+/* What the agent in a target and strobe share: one file for each process, mapped by both.
+ *
+ *     +--------------+---------+---------+-- - - --+---------------+--------+--------+-- - -
+ *     | wire_region  | slot 0  | slot 1  |         | slot 1023     | ring 0 | ring 1 |
+ *     +--------------+---------+---------+-- - - --+---------------+--------+--------+-- - -
+ *     0              WIRE_SLOTS_OFFSET                             WIRE_RINGS_OFFSET + i * WIRE_RING_BYTES
+ *
+ * strobe makes a folder that only its user can enter and names it to the target in WIRE_ENVIRONMENT_FOLDER. A process
+ * that turns out to be Python makes a file in it, PID-N.region (N: how often this PID has exec'ed or was reused), with
+ * O_EXCL, and sets `magic` last. The file's size is that of all rings from the start, but it is sparse: a ring's space
+ * is allocated (fallocate, so that a full disk is an error and not a SIGBUS) and mapped in the target when a thread
+ * takes its slot.
+ *
+ * Each slot is a thread and each ring has one writer, that thread, and one reader, strobe. Nobody waits for anybody:
+ * what does not fit into a ring is counted as lost. Both sides treat what the other wrote as input. All times are
+ * CLOCK_MONOTONIC unless they are called otherwise.
+ *
+ * No allocation, no lock, no system call here. */
+#ifndef STROBE_WIRE_REGION_H
+#define STROBE_WIRE_REGION_H
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define WIRE_MAGIC UINT64_C(0x31474165626f7274) /* "trobeAg1" */
+#define WIRE_ENVIRONMENT_FOLDER "STROBE_AGENT_FOLDER"
+/* The period of the CPU clocks in nanoseconds, decimal. */
+#define WIRE_ENVIRONMENT_PERIOD "STROBE_AGENT_PERIOD_NS"
+/* "1": begin with sampling paused (--on-demand). */
+#define WIRE_ENVIRONMENT_PAUSED "STROBE_AGENT_PAUSED"
+
+enum {
+    WIRE_VERSION = 1, /* both sides are built together; this catches that they are not */
+    WIRE_SLOTS = 1024,
+    WIRE_RING_BYTES = 128 << 10,
+    WIRE_SLOT_BYTES = 192,
+    WIRE_SLOTS_OFFSET = 4096,
+    WIRE_RINGS_OFFSET = WIRE_SLOTS_OFFSET + ((WIRE_SLOTS * WIRE_SLOT_BYTES + 4095) & ~4095),
+    WIRE_REASON_BYTES = 256,
+};
+#define WIRE_REGION_BYTES ((uint64_t)WIRE_RINGS_OFFSET + (uint64_t)WIRE_SLOTS * WIRE_RING_BYTES)
+
+enum wire_state {
+    WIRE_STARTING, /* the agent is loaded, there is no interpreter yet */
+    WIRE_SAMPLING, /* or paused: `control` */
+    WIRE_OFF,      /* the agent cannot work here and has switched itself off: `reason` says why */
+    WIRE_ENDED,    /* the process exits in an orderly way */
+};
+
+enum wire_control { WIRE_CONTROL_SAMPLE, WIRE_CONTROL_PAUSE };
+
+struct wire_region {
+    _Atomic uint64_t magic; /* written last: all below is valid */
+    uint32_t version;
+    int32_t pid; /* as the process itself sees it, as all ids here */
+    int32_t parent_pid;
+    uint32_t python_version; /* PY_VERSION_HEX */
+    uint32_t free_threaded;
+    uint32_t forked; /* made in a child of fork, so that the parent's other threads are not in it */
+    uint64_t start_ns;
+    uint64_t period_ns;
+    uint64_t runtime; /* address of _PyRuntime */
+    /* Where the interpreter's evaluation loop and its surroundings are, for telling Python from native code. */
+    uint64_t eval_address;          /* _PyEval_EvalFrameDefault; 0: not known */
+    _Atomic uint32_t state;         /* enum wire_state */
+    _Atomic uint32_t control;       /* enum wire_control; strobe writes it, as do strobe.start and strobe.stop */
+    _Atomic uint64_t no_slot;       /* threads that are not sampled: all slots taken, or no memory */
+    _Atomic uint64_t deaths;        /* code objects freed so far, for tests */
+    char reason[WIRE_REASON_BYTES]; /* NUL-terminated, for the user, when state is WIRE_OFF */
+};
+
+enum wire_slot_state {
+    WIRE_SLOT_FREE,    /* the agent may claim it */
+    WIRE_SLOT_CLAIMED, /* a thread is being born */
+    WIRE_SLOT_LIVE,
+    WIRE_SLOT_ENDED, /* the thread is gone; strobe empties the ring and frees the slot */
+};
+
+/* Positions count bytes since the slot was last claimed; position % WIRE_RING_BYTES is the place in the ring. */
+struct wire_slot {
+    _Atomic uint32_t state; /* enum wire_slot_state */
+    uint32_t tid;
+    uint64_t thread_id; /* pthread_self(), threading.get_ident() */
+    uint64_t start_ns;
+    uint64_t start_cpu_ns; /* of its CPU clock, when sampling it began */
+    uint64_t end_ns;       /* valid when ended */
+    uint64_t end_cpu_ns;
+    /* Written by the thread. */
+    alignas(64) _Atomic uint64_t written;
+    _Atomic uint64_t lost_records; /* that did not fit */
+    _Atomic uint64_t torn;         /* looks whose stack was in no state that could be told */
+    /* Written by strobe. */
+    alignas(64) _Atomic uint64_t read;
+};
+static_assert(sizeof(struct wire_slot) == WIRE_SLOT_BYTES, "the slots' places depend on it");
+static_assert(sizeof(struct wire_region) <= WIRE_SLOTS_OFFSET, "the slots follow the header");
+
+static inline struct wire_slot *wire_region_slot(void *region, uint32_t index) {
+    return (struct wire_slot *)((char *)region + WIRE_SLOTS_OFFSET) + index;
+}
+
+static inline uint64_t wire_ring_offset(uint32_t index) {
+    return WIRE_RINGS_OFFSET + (uint64_t)index * WIRE_RING_BYTES;
+}
+
+#endif

@@ -1,0 +1,70 @@
+#include "wire/ring.h"
+
+static uint8_t *place(const struct wire_ring *ring, uint64_t position) {
+    return ring->bytes + position % WIRE_RING_BYTES;
+}
+
+static size_t left_before_end(uint64_t position) {
+    return (size_t)(WIRE_RING_BYTES - position % WIRE_RING_BYTES);
+}
+
+static void put_header(uint8_t *to, enum wire_type type, size_t size_bytes) {
+    struct wire_record *record = (struct wire_record *)(void *)to;
+    record->size_bytes = (uint32_t)size_bytes;
+    record->type = (uint16_t)type;
+    record->flags = 0;
+}
+
+uint64_t wire_ring_position(const struct wire_ring *ring) {
+    return atomic_load_explicit(&ring->slot->written, memory_order_relaxed);
+}
+
+void *wire_ring_reserve(struct wire_ring *ring, uint64_t *position, enum wire_type type, size_t size_bytes) {
+    size_t size = (size_bytes + 7) & ~(size_t)7;
+    size_t pad = size > left_before_end(*position) ? left_before_end(*position) : 0;
+    uint64_t read = atomic_load_explicit(&ring->slot->read, memory_order_acquire);
+    if (size > WIRE_RING_BYTES / 2 || *position - read + pad + size > WIRE_RING_BYTES) {
+        atomic_fetch_add_explicit(&ring->slot->lost_records, 1, memory_order_relaxed);
+        return NULL;
+    }
+    if (pad > 0)
+        put_header(place(ring, *position), WIRE_PAD, pad);
+    uint8_t *record = place(ring, *position + pad);
+    put_header(record, type, size);
+    *position += pad + size;
+    return record;
+}
+
+void wire_ring_commit(struct wire_ring *ring, uint64_t position) {
+    atomic_store_explicit(&ring->slot->written, position, memory_order_release);
+}
+
+uint64_t wire_ring_written(const struct wire_ring *ring) {
+    return atomic_load_explicit(&ring->slot->written, memory_order_acquire);
+}
+
+/* Read once: the writer may be hostile. */
+static uint32_t record_size(const struct wire_record *record) {
+    return *(const volatile uint32_t *)&record->size_bytes;
+}
+
+const struct wire_record *wire_ring_next(const struct wire_ring *ring, uint64_t *position, uint64_t written,
+                                         bool *damaged) {
+    *damaged = written - *position > WIRE_RING_BYTES;
+    while (!*damaged && *position != written) {
+        const struct wire_record *record = (const struct wire_record *)(const void *)place(ring, *position);
+        uint32_t size = record_size(record);
+        *damaged =
+            size < sizeof *record || size % 8 != 0 || size > left_before_end(*position) || size > written - *position;
+        if (*damaged)
+            break;
+        *position += size;
+        if (*(const volatile uint16_t *)&record->type != WIRE_PAD)
+            return record;
+    }
+    return NULL;
+}
+
+void wire_ring_release(struct wire_ring *ring, uint64_t position) {
+    atomic_store_explicit(&ring->slot->read, position, memory_order_release);
+}
