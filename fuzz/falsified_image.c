@@ -15,6 +15,17 @@ enum {
 
 static const char *const names[] = {"3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.15"};
 enum { NAMES = sizeof names / sizeof names[0] };
+/* Variables are most of a look's work, so most inputs are to have little of them. */
+static const uint16_t locals_chars[] = {200, 0, 12, 48};
+enum { CHARS = sizeof locals_chars / sizeof locals_chars[0] };
+_Static_assert((NAMES + 1) * CHARS <= 256, "one byte chooses both");
+
+/* What serves a read does so many thousand times a look, and what it compares would drown what strobe does. */
+#ifdef __clang__
+#define NOT_TRACED __attribute__((no_sanitize("coverage")))
+#else
+#define NOT_TRACED
+#endif
 
 static struct image_file {
     uint8_t *bytes;
@@ -30,10 +41,13 @@ enum patch_kind {
     PATCH_KINDS,
 };
 
-/* | kind and flags: u8 | shift: u8 | which byte recorded, or which read: u32 | unused: u16 | value: u64 | */
+/* | kind, at_read in the highest bit: u8 | shift: u8 | which byte recorded, or which read: u32 | stays: u16 | value:
+ * u64 |
+ */
 struct patch {
     enum patch_kind kind;
-    bool at_read; /* changes what one read gives, once: the target moves while it is looked at */
+    bool at_read; /* changes what one read gives: the target moves while it is looked at */
+    bool stays;   /* it has moved there for good */
     unsigned shift;
     uint32_t where;
     uint64_t value;
@@ -107,14 +121,50 @@ static void apply(const struct subject *subject, const struct patch *patch, uint
     memcpy(word, &value, sizeof value);
 }
 
-static enum status read_subject(struct memory *memory, remote_addr address, void *buffer, size_t size_bytes) {
+/* The bytes at an address, if all of them are in one region; else NULL. */
+NOT_TRACED static uint8_t *find_bytes(const struct memory_image *image, remote_addr address, size_t size_bytes) {
+    size_t low = 0;
+    for (size_t high = image->region_count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        if (image->regions[middle].address <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0)
+        return NULL;
+    const struct memory_region *region = &image->regions[low - 1];
+    uint64_t offset = address - region->address;
+    bool inside = offset < region->size_bytes && size_bytes <= region->size_bytes - offset;
+    return inside ? region->bytes + offset : NULL;
+}
+
+static void apply_at_read(const struct subject *subject, const struct patch *patch, uint8_t *copy, uint8_t *original,
+                          size_t size_bytes) {
+    if (size_bytes < 8)
+        return;
+    size_t at = patch->value % (size_bytes / 8) * 8;
+    apply(subject, patch, copy + at);
+    if (patch->stays)
+        memcpy(original + at, copy + at, 8);
+}
+
+NOT_TRACED static enum status read_subject(struct memory *memory, remote_addr address, void *buffer,
+                                           size_t size_bytes) {
     struct subject *subject = (struct subject *)memory;
     subject->reads++;
     subject->bytes += size_bytes;
-    TRY(memory_read(&subject->image.memory, address, buffer, size_bytes));
-    for (size_t i = 0; i < subject->patch_count; i++)
-        if (subject->patches[i].at_read && subject->patches[i].where == subject->reads && size_bytes >= 8)
-            apply(subject, &subject->patches[i], (uint8_t *)buffer + subject->patches[i].value % (size_bytes / 8) * 8);
+    while (subject->patches_done < subject->patch_count &&
+           subject->patches[subject->patches_done].where < subject->reads)
+        subject->patches_done++;
+    if (size_bytes == 0)
+        return STATUS_OK;
+    uint8_t *bytes = find_bytes(&subject->image, address, size_bytes);
+    if (bytes == NULL)
+        return STATUS_UNREADABLE;
+    memcpy(buffer, bytes, size_bytes);
+    for (size_t i = subject->patches_done; i < subject->patch_count && subject->patches[i].where == subject->reads; i++)
+        apply_at_read(subject, &subject->patches[i], buffer, bytes, size_bytes);
     return STATUS_OK;
 }
 
@@ -125,43 +175,59 @@ static size_t read_patches(const uint8_t *data, size_t size_bytes, struct patch 
             .kind = (data[0] & 0x7f) % PATCH_KINDS,
             .at_read = (data[0] & 0x80) != 0,
             .shift = data[1] % 64,
+            .stays = (data[6] & 1) != 0,
             .where = load_u32(data + 2),
             .value = load_u64(data + 8),
         };
     return count;
 }
 
+static int compare_patches(const void *left, const void *right) {
+    const struct patch *a = left, *b = right;
+    if (a->at_read != b->at_read)
+        return a->at_read ? -1 : 1;
+    return a->where < b->where ? -1 : a->where > b->where;
+}
+
+/* Applies those that change the image; leaves the others to the reads. */
+static void apply_patches(struct subject *subject, const struct patch *patches, size_t count) {
+    subject->patches = patches;
+    for (size_t i = 0; i < count; i++) {
+        remote_addr address = 0;
+        uint8_t *word = find_word(&subject->image, patches[i].where, &address);
+        if (patches[i].at_read)
+            subject->patch_count++;
+        else if (word != NULL)
+            apply(subject, &patches[i], word);
+    }
+}
+
 static void look_at_patched(const struct image_file *file, const uint8_t *data, size_t size_bytes,
-                            void (*look)(struct subject *subject)) {
+                            struct subject *subject, void (*look)(struct subject *subject)) {
     struct patch patches[PATCHES_MAX];
-    struct subject subject = {
-        .memory = {.read = read_subject}, .patches = patches, .patch_count = read_patches(data, size_bytes, patches)};
+    size_t count = read_patches(data, size_bytes, patches);
     uint8_t *bytes = malloc(file->size_bytes);
     require(bytes != NULL);
     memcpy(bytes, file->bytes, file->size_bytes);
-    require(memory_image_open(&subject.image, bytes, file->size_bytes) == STATUS_OK);
-    for (size_t i = 0; i < subject.patch_count; i++) {
-        remote_addr address = 0;
-        uint8_t *word = find_word(&subject.image, patches[i].where, &address);
-        if (!patches[i].at_read && word != NULL)
-            apply(&subject, &patches[i], word);
-    }
-    subject.notes = subject.image.notes;
-    look(&subject);
-    memory_image_release(&subject.image);
+    require(memory_image_open(&subject->image, bytes, file->size_bytes) == STATUS_OK);
+    qsort(patches, count, sizeof patches[0], compare_patches);
+    apply_patches(subject, patches, count);
+    subject->notes = subject->image.notes;
+    look(subject);
+    memory_image_release(&subject->image);
     free(bytes);
 }
 
-static void look_at_given(const uint8_t *data, size_t size_bytes, void (*look)(struct subject *subject)) {
-    struct subject subject = {.memory = {.read = read_subject}};
+static void look_at_given(const uint8_t *data, size_t size_bytes, struct subject *subject,
+                          void (*look)(struct subject *subject)) {
     uint8_t *bytes = malloc(size_bytes + 1);
     require(bytes != NULL);
     memcpy(bytes, data, size_bytes);
-    if (memory_image_open(&subject.image, bytes, size_bytes) == STATUS_OK) {
-        subject.notes = subject.image.notes;
-        look(&subject);
+    if (memory_image_open(&subject->image, bytes, size_bytes) == STATUS_OK) {
+        subject->notes = subject->image.notes;
+        look(subject);
     }
-    memory_image_release(&subject.image);
+    memory_image_release(&subject->image);
     free(bytes);
 }
 
@@ -170,10 +236,12 @@ void falsify_image(const uint8_t *data, size_t size_bytes, void (*look)(struct s
         return;
     load_files();
     size_t chosen = data[0] % (NAMES + 1);
+    struct subject subject = {.memory = {.read = read_subject},
+                              .locals_chars = locals_chars[data[0] / (NAMES + 1) % CHARS]};
     if (chosen < NAMES)
-        look_at_patched(&files[chosen], data + 1, size_bytes - 1, look);
+        look_at_patched(&files[chosen], data + 1, size_bytes - 1, &subject, look);
     else
-        look_at_given(data + 1, size_bytes - 1, look);
+        look_at_given(data + 1, size_bytes - 1, &subject, look);
 }
 
 /* libFuzzer's own mutations seldom make a whole patch, and never a list of them. */
@@ -199,15 +267,17 @@ static uint64_t random_value(uint32_t *state) {
     }
 }
 
-/* One read in four instants, or one word of an image that is no larger than a megabyte. */
+/* Three in four at a read: most words that were recorded are read by nobody. The first reads decide most. */
 static void make_patch(uint8_t bytes[PATCH_BYTES], uint32_t *state) {
-    bool at_read = next_random(state) % 4 == 0;
-    uint32_t where = next_random(state) % (at_read ? 10000 : 1 << 17);
+    bool at_read = next_random(state) % 4 != 0;
+    uint32_t reads = UINT32_C(32) << next_random(state) % 10;
+    uint32_t where = next_random(state) % (at_read ? reads : IMAGE_LIMIT_BYTES);
     uint64_t value = random_value(state);
     bytes[0] = (uint8_t)(next_random(state) % PATCH_KINDS | (at_read ? 0x80 : 0));
     bytes[1] = (uint8_t)next_random(state);
     memcpy(bytes + 2, &where, sizeof where);
-    memset(bytes + 6, 0, 2);
+    bytes[6] = (uint8_t)(next_random(state) & 1);
+    bytes[7] = 0;
     memcpy(bytes + 8, &value, sizeof value);
 }
 
@@ -238,6 +308,6 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size_bytes, size_t max_byte
     else if (choice < 7)
         memcpy(chosen + 8, &value, sizeof value);
     else
-        data[0] = (uint8_t)(next_random(&state) % NAMES);
+        data[0] = (uint8_t)(next_random(&state) % CHARS * (NAMES + 1) + next_random(&state) % NAMES);
     return size_bytes;
 }

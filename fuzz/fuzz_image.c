@@ -24,10 +24,10 @@ static void require_utf8(const struct buffer *text) {
 
 static void look(struct subject *subject) {
     struct budget budget = {.reads_left = READS_MAX, .bytes_left = READ_BYTES_MAX};
-    struct runtime_symbols symbols = traverse_noted_symbols(subject->notes);
+    struct traverse_start start = traverse_noted_start(subject->notes);
     struct buffer text;
     buffer_init(&text, TEXT_LIMIT_BYTES);
-    require(traverse(&subject->memory, &symbols, &budget, &text) != STATUS_FAILED);
+    require(traverse(&subject->memory, &start, subject->locals_chars, &budget, &text) != STATUS_FAILED);
     require(subject->reads <= READS_MAX && subject->bytes <= READ_BYTES_MAX);
     require_utf8(&text);
     buffer_release(&text);

@@ -5,6 +5,7 @@
 #include "cpython/runtime.h"
 #include "falsified_image.h"
 #include "traverse.h"
+#include "unwind/linked_tracker.h"
 #include "unwind/stack_tracker.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
@@ -17,24 +18,43 @@ enum {
     READ_BYTES_MAX = 64 << 20,
 };
 
-static void check_frames(const struct stack_tracker *tracker) {
-    require(tracker->stack.unchanged <= tracker->stack.count);
-    for (size_t i = 0; i < tracker->stack.count; i++) {
-        const struct tracked_frame *frame = &tracker->stack.frames[i];
+static void check_stack(const struct tracked_stack *stack) {
+    require(stack->unchanged <= stack->count);
+    for (size_t i = 0; i < stack->count; i++) {
+        const struct tracked_frame *frame = &stack->frames[i];
         require(!frame->shown || frame->code != NULL);
         require(frame->code == NULL || frame->instruction_bytes <= (int64_t)frame->code->bytecode_bytes);
     }
 }
 
-static void track_thread(struct runtime *runtime, struct code_cache *codes, struct thread_state *thread) {
+static void track_chunked(struct runtime *runtime, struct code_cache *codes, struct thread_state *thread) {
     struct stack_tracker tracker;
     stack_tracker_init(&tracker, runtime, codes);
     for (int i = 0; i < LOOKS; i++) {
         code_cache_start_epoch(codes);
         require(stack_tracker_look(&tracker, thread, ATTEMPTS) != STATUS_FAILED);
-        check_frames(&tracker);
+        check_stack(&tracker.stack);
     }
     stack_tracker_release(&tracker);
+}
+
+static void track_linked(struct runtime *runtime, struct code_cache *codes, struct thread_state *thread) {
+    struct linked_tracker tracker;
+    linked_tracker_init(&tracker, runtime, codes);
+    for (int i = 0; i < LOOKS; i++) {
+        code_cache_start_epoch(codes);
+        tracker.paused = i == LOOKS - 1;
+        require(linked_tracker_look(&tracker, thread, ATTEMPTS) != STATUS_FAILED);
+        check_stack(&tracker.stack);
+    }
+    linked_tracker_release(&tracker);
+}
+
+static void track_thread(struct runtime *runtime, struct code_cache *codes, struct thread_state *thread) {
+    if (stack_tracker_supports(runtime))
+        track_chunked(runtime, codes, thread);
+    else if (linked_tracker_supports(runtime))
+        track_linked(runtime, codes, thread);
 }
 
 static void track_threads(struct runtime *runtime) {
@@ -42,8 +62,7 @@ static void track_threads(struct runtime *runtime) {
     struct interp interp;
     struct thread_state thread;
     remote_addr address = 0;
-    if (!stack_tracker_supports(runtime) || interp_first(runtime, &address) != STATUS_OK ||
-        interp_read(runtime, address, &interp) != STATUS_OK)
+    if (interp_first(runtime, &address) != STATUS_OK || interp_read(runtime, address, &interp) != STATUS_OK)
         return;
     code_cache_init(&codes, runtime);
     address = interp.threads_head;
@@ -58,12 +77,12 @@ static void track_threads(struct runtime *runtime) {
 
 static void look(struct subject *subject) {
     struct budget budget = {.reads_left = READS_MAX, .bytes_left = READ_BYTES_MAX};
-    struct runtime_symbols symbols = traverse_noted_symbols(subject->notes);
+    struct traverse_start start = traverse_noted_start(subject->notes);
     struct memory_meter meter;
     struct runtime runtime;
     struct error error = {0};
     memory_meter_init(&meter, &subject->memory, &budget);
-    if (runtime_open(&runtime, &meter.memory, &meter.memory, &symbols, &error) == STATUS_OK)
+    if (runtime_open(&runtime, &meter.memory, &meter.memory, &start.symbols, &error) == STATUS_OK)
         track_threads(&runtime);
 }
 

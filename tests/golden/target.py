@@ -106,10 +106,15 @@ exec(
 
 
 def main():
+    if sys.version_info >= (3, 14):
+        import target_tasks
+
+        threads.start(target_tasks.start, threads.stop(), name="tasks")
     Body.start(threads.stop())
     threads.start(Method().method, threads.stop(), name="Größe")
     threads.start(iterate, threads.stop(), name="線程 generator")
     threads.start(drive, threads.stop(), name="🧵 coroutine")
+    # The newest thread: tests falsify its frames.
     threads.start(functools.partial(wide, 12), threads.stop(), name="wide")  # noqa: F821
     truth.main_stop()()
 

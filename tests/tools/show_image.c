@@ -27,8 +27,8 @@ int main(int argc, char **argv) {
     if (status == STATUS_OK)
         status = memory_image_open(&image, (uint8_t *)content.data, content.size_bytes);
     if (status == STATUS_OK) {
-        struct runtime_symbols symbols = traverse_noted_symbols(image.notes);
-        status = traverse(&image.memory, &symbols, NULL, &text);
+        struct traverse_start start = traverse_noted_start(image.notes);
+        status = traverse(&image.memory, &start, TRAVERSE_LOCALS_CHARS, NULL, &text);
     }
     if (status == STATUS_OK)
         (void)fwrite(text.data, 1, text.size_bytes, stdout);

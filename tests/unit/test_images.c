@@ -49,8 +49,8 @@ static void test_image(void **state) {
     read_file(name, "txt", &expected);
     buffer_init(&text, TEXT_LIMIT_BYTES);
     assert_int_equal(memory_image_open(&image, (uint8_t *)file.data, file.size_bytes), STATUS_OK);
-    struct runtime_symbols symbols = traverse_noted_symbols(image.notes);
-    assert_int_equal(traverse(&image.memory, &symbols, &budget, &text), STATUS_OK);
+    struct traverse_start start = traverse_noted_start(image.notes);
+    assert_int_equal(traverse(&image.memory, &start, TRAVERSE_LOCALS_CHARS, &budget, &text), STATUS_OK);
     assert_same_text(buffer_text(&text), buffer_text(&expected));
     memory_image_release(&image);
     buffer_release(&text);
