@@ -64,7 +64,10 @@ enum wire_sample_flag {
 struct wire_sample {
     struct wire_record record; /* flags: enum wire_sample_flag */
     uint64_t time_ns;
-    uint64_t cpu_ns;  /* the thread's CPU clock; what it is ahead of the sample before is what this one stands for */
+    /* The thread's CPU clock. What it is ahead of the sample before, or of the slot's start_cpu_ns, is what this one
+     * stands for. What the thread used while sampling was paused is not in it, nor in the two below, nor in the slot's
+     * end_cpu_ns. */
+    uint64_t cpu_ns;
     uint64_t user_us; /* the thread's user and system time (getrusage(RUSAGE_THREAD)), which the kernel estimates */
     uint64_t system_us;
     uint32_t overruns;

@@ -43,7 +43,7 @@ enum {
 #define WIRE_REGION_BYTES ((uint64_t)WIRE_RINGS_OFFSET + (uint64_t)WIRE_SLOTS * WIRE_RING_BYTES)
 
 enum wire_state {
-    WIRE_STARTING, /* the agent is loaded, there is no interpreter yet */
+    WIRE_STARTING, /* the file is there, but not what is in it */
     WIRE_SAMPLING, /* or paused: `control` */
     WIRE_OFF,      /* the agent cannot work here and has switched itself off: `reason` says why */
     WIRE_ENDED,    /* the process exits in an orderly way */
@@ -84,8 +84,10 @@ struct wire_slot {
     uint32_t tid;
     uint64_t thread_id; /* pthread_self(), threading.get_ident() */
     uint64_t start_ns;
-    uint64_t start_cpu_ns; /* of its CPU clock, when sampling it began */
-    uint64_t end_ns;       /* valid when ended */
+    uint64_t start_cpu_ns; /* of its CPU clock, when sampling it began; the others as wire_sample has them */
+    uint64_t start_user_us;
+    uint64_t start_system_us;
+    uint64_t end_ns; /* valid when ended */
     uint64_t end_cpu_ns;
     /* Written by the thread. */
     alignas(64) _Atomic uint64_t written;

@@ -1,0 +1,184 @@
+#include "agent/agent.h"
+
+#include "agent/region.h"
+#include "agent/signals.h"
+#include "agent/threads.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+enum { FOLDER_BYTES = 4000 };
+static const uint64_t DEFAULT_PERIOD_NS = 1000000;
+static const uint64_t MIN_PERIOD_NS = 10000;
+static const uint64_t MAX_PERIOD_NS = UINT64_C(3600000000000);
+
+static struct {
+    struct wire_region *region; /* NULL: the agent does nothing */
+    pid_t pid;                  /* whose region it is */
+    struct agent_python python;
+    uint64_t period_ns;
+    uint32_t control; /* as it was when a fork began */
+    char folder[FOLDER_BYTES];
+} agent;
+
+static struct agent_libc libc;
+
+const struct agent_libc *agent_libc(void) {
+    /* A library that is initialised before this one may create threads. */
+    if (libc.pthread_create == NULL || libc.pthread_cancel == NULL) {
+        *(void **)&libc.pthread_create = dlsym(RTLD_NEXT, "pthread_create");
+        *(void **)&libc.pthread_cancel = dlsym(RTLD_NEXT, "pthread_cancel");
+    }
+    return &libc;
+}
+
+bool agent_owns_region(void) {
+    return agent.region != NULL && agent.pid == getpid();
+}
+
+struct wire_region *agent_region(void) {
+    return agent.region;
+}
+
+const struct agent_python *agent_python(void) {
+    return &agent.python;
+}
+
+uint64_t agent_period_ns(void) {
+    return agent.period_ns;
+}
+
+static void switch_off(const char *reason) {
+    struct wire_region *region = agent.region;
+    agent.region = NULL;
+    snprintf(region->reason, sizeof region->reason, "%s", reason);
+    atomic_store(&region->state, WIRE_OFF);
+}
+
+void agent_install_signal(void) {
+    int error = errno;
+    if (signals_install() != STATUS_OK)
+        switch_off("the kernel refuses a handler for the profiling signal");
+    errno = error;
+}
+
+static uint64_t period_from_environment(void) {
+    const char *text = getenv(WIRE_ENVIRONMENT_PERIOD);
+    uint64_t period_ns = 0;
+    for (; text != NULL && *text >= '0' && *text <= '9' && period_ns <= MAX_PERIOD_NS; text++)
+        period_ns = period_ns * 10 + (uint64_t)(*text - '0');
+    if (period_ns == 0)
+        return DEFAULT_PERIOD_NS;
+    return period_ns < MIN_PERIOD_NS ? MIN_PERIOD_NS : period_ns > MAX_PERIOD_NS ? MAX_PERIOD_NS : period_ns;
+}
+
+static void describe_process(struct wire_region *region, bool forked) {
+    region->version = WIRE_VERSION;
+    region->pid = agent.pid;
+    region->parent_pid = getppid();
+    region->python_version = agent.python.version;
+    region->free_threaded = agent.python.free_threaded;
+    region->forked = forked;
+    region->start_ns = clock_now_ns();
+    region->period_ns = agent.period_ns;
+    region->runtime = agent.python.runtime;
+    region->eval_address = agent.python.eval;
+    atomic_store(&region->state, WIRE_SAMPLING);
+    atomic_store(&region->control, agent.control);
+}
+
+/* Begins to sample this process, whose one thread is the calling one. */
+static void begin(bool forked, uintptr_t stack_end) {
+    if (region_make(agent.folder, &agent.region) != STATUS_OK)
+        return;
+    agent.pid = getpid();
+    describe_process(agent.region, forked);
+    struct agent_thread *thread = threads_claim();
+    if (thread != NULL)
+        threads_begin(thread, stack_end);
+    atomic_store(&agent.region->magic, WIRE_MAGIC);
+}
+
+static void before_fork(void) {
+    if (agent_owns_region())
+        agent.control = atomic_load(&agent.region->control);
+}
+
+static void in_forked_child(void) {
+    int error = errno;
+    bool forked = agent.region != NULL;
+    agent.region = NULL;
+    uintptr_t stack_end = threads_forget_all();
+    if (forked)
+        begin(true, stack_end);
+    errno = error;
+}
+
+/* The kernel puts the program's name at the very end of the initial stack. */
+static uintptr_t end_of_initial_stack(void) {
+    return (uintptr_t)getauxval(AT_EXECFN) & ~(uintptr_t)7;
+}
+
+static bool read_environment(void) {
+    const char *folder = secure_getenv(WIRE_ENVIRONMENT_FOLDER);
+    if (folder == NULL || folder[0] != '/' || strlen(folder) >= sizeof agent.folder)
+        return false;
+    memcpy(agent.folder, folder, strlen(folder) + 1);
+    agent.period_ns = period_from_environment();
+    const char *paused = getenv(WIRE_ENVIRONMENT_PAUSED);
+    agent.control = paused != NULL && strcmp(paused, "1") == 0 ? WIRE_CONTROL_PAUSE : WIRE_CONTROL_SAMPLE;
+    return true;
+}
+
+__attribute__((constructor)) static void start_agent(void) {
+    int error = errno;
+    if (read_environment() && agent_python_find(&agent.python) && threads_init() == STATUS_OK &&
+        signals_install() == STATUS_OK && pthread_atfork(before_fork, NULL, in_forked_child) == 0)
+        begin(false, end_of_initial_stack());
+    errno = error;
+}
+
+__attribute__((destructor)) static void end_agent(void) {
+    if (!agent_owns_region())
+        return;
+    struct agent_thread *thread = threads_current();
+    if (thread != NULL)
+        threads_end(thread);
+    atomic_store(&agent.region->state, WIRE_ENDED);
+}
+
+static void set_control(uint32_t control) {
+    if (!agent_owns_region())
+        return;
+    struct agent_thread *thread = threads_current();
+    /* This thread's account is exact; others make up theirs when their clock calls. */
+    signals_block();
+    bool changed = atomic_exchange(&agent.region->control, control) != control;
+    if (changed && thread != NULL) {
+        struct clock_times times = clock_read();
+        threads_note_time(thread, &times, control == WIRE_CONTROL_SAMPLE);
+    }
+    signals_unblock();
+}
+
+AGENT_EXPORT void strobe_agent_start(void);
+AGENT_EXPORT void strobe_agent_stop(void);
+AGENT_EXPORT int strobe_agent_is_sampling(void);
+
+void strobe_agent_start(void) {
+    set_control(WIRE_CONTROL_SAMPLE);
+}
+
+void strobe_agent_stop(void) {
+    set_control(WIRE_CONTROL_PAUSE);
+}
+
+int strobe_agent_is_sampling(void) {
+    return agent_owns_region() && atomic_load(&agent.region->control) == WIRE_CONTROL_SAMPLE;
+}

@@ -1,0 +1,32 @@
+/* The agent's own state: what it is working on in this process, if at all. */
+#ifndef STROBE_AGENT_AGENT_H
+#define STROBE_AGENT_AGENT_H
+
+#include "agent/python.h"
+#include "wire/region.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+/* Functions of this library that the program finds in place of libc's, and those that are called from outside. */
+#define AGENT_EXPORT __attribute__((visibility("default")))
+
+/* The functions that stand behind the interposed ones. */
+struct agent_libc {
+    int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    int (*pthread_cancel)(pthread_t);
+};
+const struct agent_libc *agent_libc(void);
+
+/* Whether there is a region that is this process's own: not in a process that is no Python or in which the agent is
+ * off, and not in a child that libc's fork did not make. */
+bool agent_owns_region(void);
+/* Only when agent_owns_region(). */
+struct wire_region *agent_region(void);
+const struct agent_python *agent_python(void);
+uint64_t agent_period_ns(void);
+
+/* signals_install; when it fails, strobe is told. */
+void agent_install_signal(void);
+
+#endif

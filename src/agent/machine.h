@@ -1,0 +1,33 @@
+/* What differs between processors. */
+#ifndef STROBE_AGENT_MACHINE_H
+#define STROBE_AGENT_MACHINE_H
+
+#include <stdint.h>
+#include <ucontext.h>
+
+struct machine_registers {
+    uint64_t program_counter;
+    uint64_t stack_pointer;
+    uint64_t return_register; /* 0 where return addresses are on the stack only */
+};
+
+#if defined(__x86_64__)
+static inline struct machine_registers machine_read_registers(const ucontext_t *context) {
+    return (struct machine_registers){
+        .program_counter = (uint64_t)context->uc_mcontext.gregs[REG_RIP],
+        .stack_pointer = (uint64_t)context->uc_mcontext.gregs[REG_RSP],
+    };
+}
+#elif defined(__aarch64__)
+static inline struct machine_registers machine_read_registers(const ucontext_t *context) {
+    return (struct machine_registers){
+        .program_counter = context->uc_mcontext.pc,
+        .stack_pointer = context->uc_mcontext.sp,
+        .return_register = context->uc_mcontext.regs[30],
+    };
+}
+#else
+#error "the agent does not know this processor"
+#endif
+
+#endif

@@ -1,0 +1,116 @@
+#include "agent/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+enum {
+    FIRST_BYTES = WIRE_RINGS_OFFSET + WIRE_RING_BYTES,
+    PAGE_BYTES = 4096, /* or a divisor of what it is */
+    MAX_FILES = 1 << 16,
+    PATH_BYTES = 4096,
+};
+
+/* An extending ftruncate beyond RLIMIT_FSIZE does not just fail, it sends SIGXFSZ. */
+static bool file_may_be_as_large(void) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (uint64_t)limit.rlim_cur >= WIRE_REGION_BYTES;
+}
+
+/* A system call that writes into a page says that there is no memory for it; writing there oneself is SIGBUS. */
+static enum status allocate_pages(uint8_t *bytes, size_t size_bytes) {
+    if (madvise(bytes, size_bytes, MADV_POPULATE_WRITE) == 0)
+        return STATUS_OK;
+    for (size_t at = 0; at < size_bytes; at += PAGE_BYTES)
+        if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, bytes + at, 8) != 0)
+            return STATUS_FAILED;
+    return STATUS_OK;
+}
+
+/* The file with the lowest number that is not taken; -1 when there is none. */
+static int make_file(const char *folder, char path[PATH_BYTES]) {
+    for (int number = 0; number < MAX_FILES; number++) {
+        int length = snprintf(path, PATH_BYTES, "%s/%d-%d.region", folder, (int)getpid(), number);
+        if (length < 0 || length >= PATH_BYTES)
+            return -1;
+        int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (file >= 0 || errno != EEXIST)
+            return file;
+    }
+    return -1;
+}
+
+static enum status map_file(int file, struct wire_region **region) {
+    if (!file_may_be_as_large()) {
+        errno = EFBIG;
+        return STATUS_FAILED;
+    }
+    if (ftruncate(file, (off_t)WIRE_REGION_BYTES) != 0)
+        return STATUS_FAILED;
+    void *mapped = mmap(NULL, FIRST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (mapped == MAP_FAILED)
+        return STATUS_FAILED;
+    if (madvise(mapped, FIRST_BYTES, MADV_DONTFORK) != 0 || allocate_pages(mapped, FIRST_BYTES) != STATUS_OK) {
+        int error = errno;
+        munmap(mapped, FIRST_BYTES);
+        errno = error;
+        return STATUS_FAILED;
+    }
+    *region = mapped;
+    return STATUS_OK;
+}
+
+/* A header that says why there is no more than a header. */
+static void leave_reason(int file, const char *path, int error) {
+    struct wire_region header = {.magic = WIRE_MAGIC, .version = WIRE_VERSION, .state = WIRE_OFF};
+    header.pid = getpid();
+    header.parent_pid = getppid();
+    snprintf(header.reason, sizeof header.reason, "no memory to share (error %d)", error);
+    if (error == EFBIG)
+        snprintf(header.reason, sizeof header.reason, "the limit on the size of files (ulimit -f) is too low");
+    else if (error == ENOSPC || error == EFAULT || error == ENOMEM)
+        snprintf(header.reason, sizeof header.reason, "no memory left to share (is /dev/shm full?)");
+    bool emptied = ftruncate(file, 0) == 0;
+    struct rlimit limit;
+    if (!emptied || getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < sizeof header ||
+        write(file, &header, sizeof header) != (ssize_t)sizeof header)
+        unlink(path);
+}
+
+enum status region_make(const char *folder, struct wire_region **region) {
+    char path[PATH_BYTES];
+    int file = make_file(folder, path);
+    if (file < 0)
+        return STATUS_FAILED;
+    enum status status = map_file(file, region);
+    if (status != STATUS_OK)
+        leave_reason(file, path, errno);
+    close(file);
+    return status;
+}
+
+/* mremap with an old size of 0 is a second mapping of what is mapped shared, and from there on in the file. */
+static uint8_t *map_above(uint8_t *below, uint32_t distance) {
+    size_t skipped = (size_t)distance * WIRE_RING_BYTES;
+    uint8_t *mapped = mremap(below, 0, skipped + WIRE_RING_BYTES, MREMAP_MAYMOVE);
+    if (mapped == MAP_FAILED)
+        return NULL;
+    munmap(mapped, skipped);
+    return mapped + skipped;
+}
+
+enum status region_map_ring(uint8_t *below, uint32_t distance, uint8_t **bytes) {
+    if (*bytes == NULL)
+        *bytes = map_above(below, distance);
+    return *bytes == NULL ? STATUS_FAILED : allocate_pages(*bytes, WIRE_RING_BYTES);
+}

@@ -1,0 +1,96 @@
+#include "agent/signals.h"
+
+#include "agent/handler.h"
+#include "agent/threads.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef void signal_function(int, siginfo_t *, void *);
+
+/* As the kernel has it (include/linux/signal_types.h): libc's sigaction refuses this signal. */
+struct kernel_action {
+    signal_function *function;
+    unsigned long flags;
+    void (*restorer)(void);
+    uint64_t mask;
+};
+
+#if defined(__x86_64__)
+enum { KERNEL_SA_RESTORER = 0x04000000 }; /* arch/x86/include/uapi/asm/signal.h */
+/* How a handler returns. Unwinders that find no table for it, as here, know it by exactly these bytes; the nop is in
+ * front as they look for the table of the byte before a return address. */
+void agent_return_from_signal(void);
+__asm__(".text\n"
+        "nop\n"
+        ".align 16\n"
+        ".hidden agent_return_from_signal\n"
+        ".type agent_return_from_signal, @function\n"
+        "agent_return_from_signal:\n"
+        "movq $15, %rax\n"
+        "syscall\n"
+        ".size agent_return_from_signal, . - agent_return_from_signal\n");
+#endif
+
+/* What stood there before: libc's, SIG_DFL or SIG_IGN. */
+static _Atomic(signal_function *) other_function;
+
+static long exchange_action(const struct kernel_action *new_action, struct kernel_action *old_action) {
+    return syscall(SYS_rt_sigaction, AGENT_SIGNAL, new_action, old_action, sizeof new_action->mask);
+}
+
+/* The signal has its default effect, which ends the process, as soon as the handler returns. */
+static void end_by_default(void) {
+    struct kernel_action action = {0};
+    exchange_action(&action, NULL);
+    syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), AGENT_SIGNAL);
+}
+
+static void pass_on(int number, siginfo_t *info, void *context) {
+    signal_function *function = atomic_load(&other_function);
+    if (function == (signal_function *)(void *)SIG_DFL)
+        end_by_default();
+    else if (function != (signal_function *)(void *)SIG_IGN)
+        function(number, info, context);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context) {
+    int error = errno;
+    struct agent_thread *thread = threads_current();
+    if (info->si_code != SI_TIMER || !threads_know(info->si_value.sival_ptr))
+        pass_on(number, info, context);
+    else if (thread != NULL && thread == info->si_value.sival_ptr)
+        handler_take_sample(thread, info, context);
+    errno = error;
+}
+
+enum status signals_install(void) {
+    struct kernel_action action = {.function = on_signal, .flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+#if defined(__x86_64__)
+    action.flags |= KERNEL_SA_RESTORER;
+    action.restorer = agent_return_from_signal;
+#endif
+    struct kernel_action old_action = {0};
+    if (exchange_action(NULL, &old_action) != 0)
+        return STATUS_FAILED;
+    if (old_action.function != on_signal)
+        atomic_store(&other_function, old_action.function);
+    return exchange_action(&action, NULL) == 0 ? STATUS_OK : STATUS_FAILED;
+}
+
+static void change_mask(int how) {
+    uint64_t mask = UINT64_C(1) << (AGENT_SIGNAL - 1);
+    syscall(SYS_rt_sigprocmask, how, &mask, NULL, sizeof mask);
+}
+
+void signals_block(void) {
+    change_mask(SIG_BLOCK);
+}
+
+void signals_unblock(void) {
+    change_mask(SIG_UNBLOCK);
+}

@@ -1,0 +1,212 @@
+#include "agent/threads.h"
+
+#include "agent/agent.h"
+#include "agent/region.h"
+#include "agent/signals.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Destructors of other keys run in rounds; what they do is the thread's, too. One round before libc gives up. */
+enum { END_ROUND = 2 };
+static_assert(END_ROUND < 4, "POSIX promises four rounds");
+
+static _Atomic(struct agent_thread *) known[WIRE_SLOTS];
+/* Rings of the current region that are mapped. */
+static _Atomic(uint8_t *) rings[WIRE_SLOTS];
+static __thread struct agent_thread *current __attribute__((tls_model("initial-exec")));
+static pthread_key_t end_key;
+
+struct agent_thread *threads_current(void) {
+    return current;
+}
+
+bool threads_know(const void *thread) {
+    for (uint32_t index = 0; index < WIRE_SLOTS; index++)
+        if (thread != NULL && atomic_load_explicit(&known[index], memory_order_relaxed) == thread)
+            return true;
+    return false;
+}
+
+/* Runs when a thread ends in whatever way: it returns, calls pthread_exit or is cancelled. */
+static void on_end(void *value) {
+    struct agent_thread *thread = value;
+    if (thread != current || !agent_owns_region())
+        return;
+    if (thread->end_rounds++ < END_ROUND && pthread_setspecific(end_key, thread) == 0)
+        return;
+    threads_end(thread);
+}
+
+enum status threads_init(void) {
+    return pthread_key_create(&end_key, on_end) == 0 ? STATUS_OK : STATUS_FAILED;
+}
+
+static uint8_t *find_ring_below(uint32_t index, uint32_t *distance) {
+    for (*distance = 1; *distance < index; ++*distance) {
+        uint8_t *ring = atomic_load(&rings[index - *distance]);
+        if (ring != NULL)
+            return ring;
+    }
+    return region_first_ring(agent_region());
+}
+
+static enum status map_ring(uint32_t index) {
+    uint8_t *ring = index == 0 ? region_first_ring(agent_region()) : atomic_load(&rings[index]);
+    uint32_t distance = 0;
+    uint8_t *below = ring == NULL ? find_ring_below(index, &distance) : NULL;
+    enum status status = region_map_ring(below, distance, &ring);
+    atomic_store(&rings[index], ring);
+    return status;
+}
+
+/* The private memory behind a slot, which is kept for the slot's next thread. */
+static struct agent_thread *thread_at(uint32_t index) {
+    struct agent_thread *thread = atomic_load(&known[index]);
+    if (thread != NULL)
+        return thread;
+    thread = mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (thread == MAP_FAILED)
+        return NULL;
+    atomic_store(&known[index], thread);
+    return thread;
+}
+
+static struct agent_thread *prepare(uint32_t index) {
+    struct agent_thread *thread = thread_at(index);
+    if (thread == NULL || map_ring(index) != STATUS_OK)
+        return NULL;
+    struct wire_slot *slot = wire_region_slot(agent_region(), index);
+    atomic_store(&slot->written, 0);
+    atomic_store(&slot->lost_records, 0);
+    atomic_store(&slot->torn, 0);
+    atomic_store(&slot->read, 0);
+    slot->end_ns = slot->end_cpu_ns = 0;
+    *thread = (struct agent_thread){
+        .ring = {.slot = slot, .bytes = atomic_load(&rings[index])},
+        .index = index,
+        .timer = -1,
+    };
+    return thread;
+}
+
+/* The lowest free slot, so that rings are few and strobe need not look at all. */
+static uint32_t claim_slot(void) {
+    for (uint32_t index = 0; index < WIRE_SLOTS; index++) {
+        uint32_t state = WIRE_SLOT_FREE;
+        struct wire_slot *slot = wire_region_slot(agent_region(), index);
+        if (atomic_load_explicit(&slot->state, memory_order_relaxed) == WIRE_SLOT_FREE &&
+            atomic_compare_exchange_strong(&slot->state, &state, WIRE_SLOT_CLAIMED))
+            return index;
+    }
+    return WIRE_SLOTS;
+}
+
+struct agent_thread *threads_claim(void) {
+    int error = errno;
+    uint32_t index = claim_slot();
+    struct agent_thread *thread = index < WIRE_SLOTS ? prepare(index) : NULL;
+    if (thread == NULL) {
+        atomic_fetch_add(&agent_region()->no_slot, 1);
+        if (index < WIRE_SLOTS)
+            atomic_store(&wire_region_slot(agent_region(), index)->state, WIRE_SLOT_FREE);
+    }
+    errno = error;
+    return thread;
+}
+
+void threads_unclaim(struct agent_thread *thread) {
+    atomic_store(&thread->ring.slot->state, WIRE_SLOT_FREE);
+}
+
+static void describe(struct agent_thread *thread) {
+    struct wire_slot *slot = thread->ring.slot;
+    thread->accounted = clock_read();
+    slot->tid = (uint32_t)syscall(SYS_gettid);
+    slot->thread_id = (uint64_t)pthread_self();
+    slot->start_ns = clock_now_ns();
+    slot->start_cpu_ns = thread->accounted.cpu_ns;
+    slot->start_user_us = thread->accounted.user_us;
+    slot->start_system_us = thread->accounted.system_us;
+}
+
+void threads_begin(struct agent_thread *thread, uintptr_t stack_end) {
+    int error = errno;
+    thread->stack_end = stack_end;
+    describe(thread);
+    current = thread;
+    if (pthread_setspecific(end_key, thread) == 0 &&
+        clock_start_timer(thread, agent_period_ns(), &thread->timer) == STATUS_OK) {
+        atomic_store(&thread->ring.slot->state, WIRE_SLOT_LIVE);
+    } else {
+        current = NULL;
+        pthread_setspecific(end_key, NULL);
+        atomic_fetch_add(&agent_region()->no_slot, 1);
+        threads_unclaim(thread);
+    }
+    errno = error;
+}
+
+void threads_end(struct agent_thread *thread) {
+    int error = errno;
+    struct wire_slot *slot = thread->ring.slot;
+    clock_stop_timer(thread->timer);
+    /* A signal that is on its way finds nothing to do. */
+    current = NULL;
+    atomic_signal_fence(memory_order_seq_cst);
+    slot->end_ns = clock_now_ns();
+    slot->end_cpu_ns = clock_cpu_ns() - thread->paused.cpu_ns;
+    atomic_store(&slot->state, WIRE_SLOT_ENDED);
+    errno = error;
+}
+
+void threads_note_time(struct agent_thread *thread, const struct clock_times *times, bool paused) {
+    if (paused) {
+        thread->paused.cpu_ns += times->cpu_ns - thread->accounted.cpu_ns;
+        thread->paused.user_us += times->user_us - thread->accounted.user_us;
+        thread->paused.system_us += times->system_us - thread->accounted.system_us;
+    }
+    thread->accounted = *times;
+}
+
+uintptr_t threads_forget_all(void) {
+    uintptr_t stack_end = current != NULL ? current->stack_end : 0;
+    current = NULL;
+    for (uint32_t index = 0; index < WIRE_SLOTS; index++)
+        atomic_store_explicit(&rings[index], NULL, memory_order_relaxed);
+    return stack_end;
+}
+
+static void *run_thread(void *argument) {
+    struct agent_thread *thread = argument;
+    void *(*start)(void *) = thread->start;
+    void *start_argument = thread->argument;
+    threads_begin(thread, (uintptr_t)__builtin_frame_address(0));
+    return start(start_argument);
+}
+
+AGENT_EXPORT int pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*start)(void *),
+                                void *argument) {
+    const struct agent_libc *libc = agent_libc();
+    struct agent_thread *thread = agent_owns_region() ? threads_claim() : NULL;
+    if (thread == NULL)
+        return libc->pthread_create(id, attributes, start, argument);
+    thread->start = start;
+    thread->argument = argument;
+    int result = libc->pthread_create(id, attributes, run_thread, thread);
+    if (result != 0)
+        threads_unclaim(thread);
+    return result;
+}
+
+/* The first one sets libc's handler over the agent's. */
+AGENT_EXPORT int pthread_cancel(pthread_t id) {
+    int result = agent_libc()->pthread_cancel(id);
+    if (agent_owns_region())
+        agent_install_signal();
+    return result;
+}

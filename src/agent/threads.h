@@ -1,0 +1,51 @@
+/* The threads of the process that are sampled: one slot of the region each, from birth to end. */
+#ifndef STROBE_AGENT_THREADS_H
+#define STROBE_AGENT_THREADS_H
+
+#include "agent/clock.h"
+#include "base/status.h"
+#include "wire/ring.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* In private memory, one for each slot that was ever used; never freed, as slots come again. */
+struct agent_thread {
+    struct wire_ring ring;
+    uint32_t index; /* of the slot */
+    int timer;
+    uintptr_t stack_end; /* of the C stack, above the first frame; at least what is below is there to be read */
+    unsigned end_rounds;
+    void *(*start)(void *);
+    void *argument;
+    /* Time for which sampling is paused is taken out of what strobe is told. Up to `accounted` it is known which. */
+    struct clock_times accounted;
+    struct clock_times paused;
+};
+
+/* Before any other. In a process that stays single-threaded meanwhile: from the constructor. */
+enum status threads_init(void) MUST_USE;
+
+/* Takes a free slot of the current region for a thread that is to be born, and makes its ring ready. NULL, and counted,
+ * when there is none. Allocates nothing with malloc. */
+struct agent_thread *threads_claim(void);
+/* The thread was not born after all. */
+void threads_unclaim(struct agent_thread *thread);
+/* In the thread itself: from here on it is sampled. */
+void threads_begin(struct agent_thread *thread, uintptr_t stack_end);
+/* In the thread itself: from here on it is not. */
+void threads_end(struct agent_thread *thread);
+
+/* The calling thread's time since this was last called was paused, or it was not. */
+void threads_note_time(struct agent_thread *thread, const struct clock_times *times, bool paused);
+
+/* The calling thread's own; NULL when it is not sampled. Async-signal-safe. */
+struct agent_thread *threads_current(void);
+/* Whether this is the address of an agent_thread, sampled or not. Async-signal-safe. */
+bool threads_know(const void *thread);
+
+/* In a child of fork, in which nothing of the parent's region is mapped: all slots are forgotten, the calling thread
+ * is not sampled. Returns the end of its stack, or 0. */
+uintptr_t threads_forget_all(void);
+
+#endif

@@ -1,0 +1,131 @@
+"""Reads what the agent shares (src/wire/region.h, records.h): a reader of its own, in Python, so that the C one and the
+agent are held against something else than themselves."""
+
+import mmap
+import os
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAGIC = 0x31474165626F7274
+SLOTS = 1024
+RING_BYTES = 128 << 10
+SLOT_BYTES = 192
+SLOTS_OFFSET = 4096
+RINGS_OFFSET = SLOTS_OFFSET + (SLOTS * SLOT_BYTES + 4095) // 4096 * 4096
+
+STARTING, SAMPLING, OFF, ENDED = range(4)
+SAMPLE, PAUSE = range(2)
+SLOT_FREE, SLOT_CLAIMED, SLOT_LIVE, SLOT_ENDED = range(4)
+PAD, CODE, SAMPLE_RECORD = range(3)
+
+HEADER = struct.Struct("=QIiiIIIQQQQIIQQ256s")
+HEADER_NAMES = (
+    "magic version pid parent_pid python_version free_threaded forked start_ns period_ns runtime eval_address state"
+    " control no_slot deaths reason"
+).split()
+CONTROL_OFFSET = 76
+SLOT = struct.Struct("=IIQQQQQQQ")
+SLOT_NAMES = "state tid thread_id start_ns start_cpu_ns start_user_us start_system_us end_ns end_cpu_ns".split()
+WRITTEN = struct.Struct("=QQQ")
+RECORD = struct.Struct("=IHH")
+SAMPLE_STRUCT = struct.Struct("=IHHQQQQIIIIIIQQQ")
+SAMPLE_NAMES = (
+    "size_bytes type flags time_ns cpu_ns user_us system_us overruns kept frame_count stack_words code_unit unused"
+    " program_counter stack_pointer return_register"
+).split()
+
+
+@dataclass
+class Thread:
+    """One thread's life in a slot, and all that its ring had until it was read last."""
+
+    tid: int
+    fields: dict
+    records: list = field(default_factory=list)
+    lost: int = 0
+    ended: bool = False
+
+    @property
+    def samples(self):
+        return [record for record in self.records if record["type"] == SAMPLE_RECORD]
+
+    @property
+    def sampled_ns(self):
+        """The CPU time that the samples stand for."""
+        return self.samples[-1]["cpu_ns"] - self.fields["start_cpu_ns"] if self.samples else 0
+
+
+class Region:
+    """One process's region: mapped, and what was read of it so far."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+        with open(path, "r+b") as file:
+            self.memory = mmap.mmap(file.fileno(), 0)
+        self.live = {}  # slot: Thread
+        self.threads = []  # in the order of their discovery
+
+    @property
+    def header(self):
+        header = dict(zip(HEADER_NAMES, HEADER.unpack_from(self.memory, 0)))
+        header["reason"] = header["reason"].split(b"\0")[0].decode()
+        return header
+
+    @property
+    def valid(self):
+        return self.header["magic"] == MAGIC
+
+    def set_control(self, control):
+        struct.pack_into("=I", self.memory, CONTROL_OFFSET, control)
+
+    def slot(self, index):
+        return dict(zip(SLOT_NAMES, SLOT.unpack_from(self.memory, SLOTS_OFFSET + index * SLOT_BYTES)))
+
+    def states(self):
+        return [struct.unpack_from("=I", self.memory, SLOTS_OFFSET + i * SLOT_BYTES)[0] for i in range(SLOTS)]
+
+    def read(self):
+        """Empties all rings, gives the slots of ended threads back, and returns itself."""
+        for index, state in enumerate(self.states()):
+            if state in (SLOT_LIVE, SLOT_ENDED):
+                self._read_slot(index, state)
+        return self
+
+    def _read_slot(self, index, state):
+        fields = self.slot(index)
+        thread = self.live.get(index)
+        if thread is None:
+            thread = self.live[index] = Thread(fields["tid"], fields)
+            self.threads.append(thread)
+        place = SLOTS_OFFSET + index * SLOT_BYTES
+        written, thread.lost, _ = WRITTEN.unpack_from(self.memory, place + 64)
+        (read,) = struct.unpack_from("=Q", self.memory, place + 128)
+        ring = RINGS_OFFSET + index * RING_BYTES
+        while read != written:
+            size, kind, _ = RECORD.unpack_from(self.memory, ring + read % RING_BYTES)
+            assert size >= RECORD.size and size % 8 == 0 and size <= written - read, (size, read, written)
+            if kind != PAD:
+                thread.records.append(self._record(kind, ring + read % RING_BYTES, size))
+            read += size
+        struct.pack_into("=Q", self.memory, place + 128, read)
+        if state == SLOT_ENDED:
+            thread.fields = fields
+            thread.ended = True
+            del self.live[index]
+            struct.pack_into("=I", self.memory, place, SLOT_FREE)
+
+    def _record(self, kind, at, size):
+        if kind != SAMPLE_RECORD:
+            return {"type": kind}
+        record = dict(zip(SAMPLE_NAMES, SAMPLE_STRUCT.unpack_from(self.memory, at)))
+        behind = SAMPLE_STRUCT.size + record["frame_count"] * 16
+        assert behind + record["stack_words"] * 8 <= size
+        record["stack"] = struct.unpack_from(f"={record['stack_words']}Q", self.memory, at + behind)
+        return record
+
+
+def regions(folder):
+    """The regions in a folder, by path."""
+    found = sorted(Path(folder).glob("*.region"), key=os.path.getmtime)
+    return {path.name: Region(path) for path in found}
