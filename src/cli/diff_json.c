@@ -1,6 +1,6 @@
 #include "cli/diff_json.h"
 
-#include "export/json_stream.h"
+#include "base/json_stream.h"
 
 struct writer {
     struct json_stream json;

@@ -2,7 +2,7 @@
  * thread's calls as begin and end events. What two looks in a row both see is taken for one call. */
 #include "export/export.h"
 #include "export/functions.h"
-#include "export/json_stream.h"
+#include "base/json_stream.h"
 #include "export/names.h"
 #include "export/timeline.h"
 

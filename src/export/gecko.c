@@ -3,7 +3,7 @@
 #include "base/buffer.h"
 #include "export/export.h"
 #include "export/functions.h"
-#include "export/json_stream.h"
+#include "base/json_stream.h"
 #include "export/names.h"
 #include "export/timeline.h"
 

@@ -3,7 +3,7 @@
 #define STROBE_EXPORT_NAMES_H
 
 #include "base/buffer.h"
-#include "export/json_stream.h"
+#include "base/json_stream.h"
 #include "profile/profile.h"
 
 /* The function as its file's reader knows it, with its class: "C.leaf"; for frames that are no Python function what

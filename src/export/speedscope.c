@@ -2,7 +2,7 @@
  * profile for each thread and value, stacks outermost first. */
 #include "base/buffer.h"
 #include "export/export.h"
-#include "export/json_stream.h"
+#include "base/json_stream.h"
 #include "export/names.h"
 #include "export/timeline.h"
 

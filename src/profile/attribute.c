@@ -5,13 +5,14 @@
 
 #include "base/digest.h"
 #include "profile/builder.h"
+#include "profile/natives.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a frame is to this attribution. */
-enum { FRAME_HIDDEN, FRAME_LIBRARY, FRAME_USER };
+/* What a frame is to this attribution. A stack is charged to its innermost frame of the highest class in it. */
+enum frame_class { FRAME_HIDDEN, FRAME_NATIVE, FRAME_LIBRARY, FRAME_USER };
 
 struct row_table {
     struct attribute_row *rows;
@@ -27,11 +28,12 @@ struct work {
     struct attribution *result;
     uint8_t *frame_class;
     uint32_t *charged; /* stack -> the stack whose innermost frame has its self; 0: none */
-    bool *has_user;    /* stack -> user code is in it */
+    uint8_t *best;     /* stack -> the highest class in it */
     uint64_t *sums;    /* stack × measure -> of it and the stacks below it that count alike */
     uint32_t *first_child;
     uint32_t *next_sibling;
     struct row_table lines, functions;
+    struct native_table natives;
     int measures[MEASURE_COUNT]; /* those taken */
     int measure_count;
 };
@@ -62,6 +64,8 @@ static uint8_t classify(const struct attribute_options *options, const struct pr
         return FRAME_HIDDEN;
     if (options->only_count > 0)
         return any_matches(options->only, options->only_count, frame->file) ? FRAME_USER : FRAME_HIDDEN;
+    if (frame->kind == CAPTURE_FRAME_NATIVE)
+        return FRAME_NATIVE;
     return options->all || !frame->is_library ? FRAME_USER : FRAME_LIBRARY;
 }
 
@@ -70,7 +74,8 @@ static void classify_frames(struct work *work) {
     work->frame_class[0] = FRAME_HIDDEN;
     for (size_t i = 1; i < work->profile->frame_count; i++) {
         /* Neighbours often share the file, and globs are slow. */
-        bool is_like_last = frames[i].file == frames[i - 1].file && frames[i].is_library == frames[i - 1].is_library;
+        bool is_like_last = frames[i].file == frames[i - 1].file && frames[i].kind == frames[i - 1].kind &&
+                            frames[i].is_library == frames[i - 1].is_library;
         work->frame_class[i] = is_like_last ? work->frame_class[i - 1] : classify(work->options, &frames[i]);
     }
 }
@@ -89,7 +94,8 @@ static enum status find_row(struct row_table *table, const struct profile_frame 
     if (known == 0) {
         TRY(builder_reserve((void **)&table->rows, table->count, &table->capacity, sizeof table->rows[0]));
         TRY(digest_map_set(&table->index, key, (uint32_t)table->count + 1));
-        table->rows[table->count++] = (struct attribute_row){.file = frame->file, .line = is_line ? frame->line : -1};
+        table->rows[table->count++] = (struct attribute_row){
+            .file = frame->file, .line = is_line ? frame->line : -1, .is_library = frame->is_library};
         known = (uint32_t)table->count;
     }
     struct attribute_row *found = &table->rows[known - 1];
@@ -114,15 +120,13 @@ static enum status make_rows(struct work *work, struct row_table *table, bool is
     return table->active_count != NULL ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Down the tree: the innermost user frame at or above each stack; where there is none, the innermost frame that may
- * be shown at all. */
+/* Down the tree: the innermost frame at or above each stack that is of the highest class there. */
 static void charge_stacks(struct work *work) {
     for (uint32_t i = 1; i < work->profile->stack_count; i++) {
         uint32_t parent = work->profile->stacks[i].parent;
         uint8_t class = work->frame_class[work->profile->stacks[i].frame];
-        work->has_user[i] = work->has_user[parent] || class == FRAME_USER;
-        bool is_charged = class == FRAME_USER || (class == FRAME_LIBRARY && !work->has_user[i]);
-        work->charged[i] = is_charged ? i : work->charged[parent];
+        work->best[i] = class > work->best[parent] ? class : work->best[parent];
+        work->charged[i] = class != FRAME_HIDDEN && class == work->best[i] ? i : work->charged[parent];
     }
 }
 
@@ -140,7 +144,8 @@ static uint64_t *sum_of(const struct work *work, uint32_t stack, int measure) {
     return &work->sums[(size_t)stack * (size_t)work->measure_count + (size_t)measure];
 }
 
-static void count_entry(struct work *work, const struct profile_entry *entry, int measure, uint64_t amount) {
+static void count_entry(struct work *work, const struct profile_entry *entry, struct attribute_native *native,
+                        int measure, uint64_t amount) {
     struct attribution *result = work->result;
     enum measure id = (enum measure)work->measures[measure];
     uint32_t charged = work->charged[entry->stack];
@@ -151,28 +156,46 @@ static void count_entry(struct work *work, const struct profile_entry *entry, in
     uint32_t frame = work->profile->stacks[charged].frame;
     add(&work->lines.rows[work->lines.of_frame[frame]].self[id], amount);
     add(&work->functions.rows[work->functions.of_frame[frame]].self[id], amount);
+    if (native != NULL)
+        add(&native->self[id], amount);
     add(&result->sums[id], amount);
     add(&result->threads[entry->thread][id], amount);
     add(&result->processes[work->profile->threads[entry->thread].process][id], amount);
     add(sum_of(work, entry->stack, measure), amount);
 }
 
-static void count_entries(struct work *work) {
-    for (size_t i = 0; i < work->profile->entry_count; i++)
-        if (is_wanted(work, &work->profile->entries[i]))
-            for (int m = 0; m < work->measure_count; m++)
-                count_entry(work, &work->profile->entries[i], m,
-                            profile_value(work->profile, i, (enum measure)work->measures[m]));
+/* The native function that the stack ends with; NULL when it ends with none, or is charged to nothing. */
+static enum status find_native(struct work *work, uint32_t stack, struct attribute_native **native) {
+    const struct profile *profile = work->profile;
+    const struct profile_frame *innermost = &profile->frames[profile->stacks[stack].frame];
+    *native = NULL;
+    if (work->charged[stack] == 0 || !native_is_known(innermost))
+        return STATUS_OK;
+    const struct profile_frame *charged = &profile->frames[profile->stacks[work->charged[stack]].frame];
+    return native_find(&work->natives, innermost, charged->file, charged->line, native);
+}
+
+static enum status count_entries(struct work *work) {
+    for (size_t i = 0; i < work->profile->entry_count; i++) {
+        const struct profile_entry *entry = &work->profile->entries[i];
+        struct attribute_native *native = NULL;
+        if (!is_wanted(work, entry))
+            continue;
+        TRY(find_native(work, entry->stack, &native));
+        for (int m = 0; m < work->measure_count; m++)
+            count_entry(work, entry, native, m, profile_value(work->profile, i, (enum measure)work->measures[m]));
+    }
+    return STATUS_OK;
 }
 
 /* Up the tree. What has user code in it is nothing to a caller that has none: a stack stands for itself only when it
- * has none at all. */
+ * has none at all. The same for library code and callers that are native. */
 static void sum_up(struct work *work) {
     for (uint32_t i = (uint32_t)work->profile->stack_count; i-- > 1;) {
         uint32_t parent = work->profile->stacks[i].parent;
         work->next_sibling[i] = work->first_child[parent];
         work->first_child[parent] = i;
-        if (parent == 0 || work->has_user[i] != work->has_user[parent])
+        if (parent == 0 || work->best[i] != work->best[parent])
             continue;
         for (int m = 0; m < work->measure_count; m++)
             add(sum_of(work, parent, m), *sum_of(work, i, m));
@@ -181,7 +204,7 @@ static void sum_up(struct work *work) {
 
 static bool has_total(const struct work *work, uint32_t stack) {
     uint8_t class = work->frame_class[work->profile->stacks[stack].frame];
-    return work->has_user[stack] ? class == FRAME_USER : class == FRAME_LIBRARY;
+    return class != FRAME_HIDDEN && class == work->best[stack];
 }
 
 static void enter_row(const struct work *work, struct row_table *table, uint32_t stack) {
@@ -268,13 +291,13 @@ static bool allocate(struct work *work) {
             work->measures[work->measure_count++] = m;
     work->frame_class = calloc(profile->frame_count, sizeof work->frame_class[0]);
     work->charged = calloc(profile->stack_count, sizeof work->charged[0]);
-    work->has_user = calloc(profile->stack_count, sizeof work->has_user[0]);
+    work->best = calloc(profile->stack_count, sizeof work->best[0]);
     work->sums = calloc(profile->stack_count, ((size_t)work->measure_count + 1) * sizeof work->sums[0]);
     work->first_child = calloc(profile->stack_count, sizeof work->first_child[0]);
     work->next_sibling = calloc(profile->stack_count, sizeof work->next_sibling[0]);
     work->result->threads = calloc(profile->thread_count + 1, sizeof work->result->threads[0]);
     work->result->processes = calloc(profile->process_count + 1, sizeof work->result->processes[0]);
-    return work->frame_class != NULL && work->charged != NULL && work->has_user != NULL && work->sums != NULL &&
+    return work->frame_class != NULL && work->charged != NULL && work->best != NULL && work->sums != NULL &&
            work->first_child != NULL && work->next_sibling != NULL && work->result->threads != NULL &&
            work->result->processes != NULL;
 }
@@ -293,12 +316,12 @@ static enum status attribute(struct work *work) {
     TRY(make_rows(work, &work->lines, true));
     TRY(make_rows(work, &work->functions, false));
     charge_stacks(work);
-    count_entries(work);
+    TRY(count_entries(work));
     sum_up(work);
     count_totals(work);
     finish_rows(&work->lines, &work->result->lines, &work->result->line_count);
     finish_rows(&work->functions, &work->result->functions, &work->result->function_count);
-    return STATUS_OK;
+    return native_finish(&work->natives, work->result);
 }
 
 enum status attribute_profile(const struct profile *profile, const struct attribute_options *options,
@@ -308,12 +331,13 @@ enum status attribute_profile(const struct profile *profile, const struct attrib
     enum status status = attribute(&work);
     free(work.frame_class);
     free(work.charged);
-    free(work.has_user);
+    free(work.best);
     free(work.sums);
     free(work.first_child);
     free(work.next_sibling);
     release_rows(&work.lines);
     release_rows(&work.functions);
+    native_release(&work.natives);
     if (status != STATUS_OK) {
         attribution_release(attribution);
         return error_set(error, status, "cannot attribute the profile: %s",
@@ -325,6 +349,8 @@ enum status attribute_profile(const struct profile *profile, const struct attrib
 void attribution_release(struct attribution *attribution) {
     free(attribution->lines);
     free(attribution->functions);
+    free(attribution->natives);
+    free(attribution->native_functions);
     free(attribution->threads);
     free(attribution->processes);
     *attribution = (struct attribution){0};

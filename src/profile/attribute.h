@@ -3,7 +3,8 @@
  * *User code* is what is no library code (profile_frame.is_library). A stack's measures are charged as *self* to its
  * innermost frame in user code, and as *total* to each line (or function) of user code in it, once however often it
  * recurs. A stack that has no user code at all stands for itself: its innermost frame has the self, all its frames the
- * total. With `all` every stack stands for itself. */
+ * total. With `all` every stack stands for itself. Native functions are never told from the Python line that called
+ * them, but where there is none; `natives` has them apart. */
 #ifndef STROBE_PROFILE_ATTRIBUTE_H
 #define STROBE_PROFILE_ATTRIBUTE_H
 
@@ -27,16 +28,30 @@ struct attribute_row {
     const char *qualname;
     int32_t line;       /* of lines; -1 in functions, and where it is unknown */
     int32_t first_line; /* of the function */
+    bool is_library;
     uint64_t self[MEASURE_COUNT];
     uint64_t total[MEASURE_COUNT];
 };
 
 /* Rows are sorted by file, then line (lines) or first line and name (functions). Texts belong to the profile. */
+/* What was spent in a native function, innermost, on behalf of a line. */
+struct attribute_native {
+    const char *file; /* of the line that it is charged to, as in lines */
+    int32_t line;
+    const char *function; /* "" when its name is not known */
+    const char *library;  /* path of the file it is in */
+    uint64_t self[MEASURE_COUNT];
+};
+
 struct attribution {
     struct attribute_row *lines; /* one for each file × line */
     size_t line_count;
     struct attribute_row *functions; /* one for each file × function × first line */
     size_t function_count;
+    struct attribute_native *natives; /* one for each line × native function; sorted by file and line */
+    size_t native_count;
+    struct attribute_native *native_functions; /* the same summed up by function: file "", line -1 */
+    size_t native_function_count;
     uint64_t sums[MEASURE_COUNT];         /* of all lines' self */
     uint64_t left_out[MEASURE_COUNT];     /* of stacks that `only` and `exclude` left nothing of, and of empty stacks */
     uint64_t (*threads)[MEASURE_COUNT];   /* by thread index, of what was counted */
@@ -47,6 +62,9 @@ struct attribution {
 enum status attribute_profile(const struct profile *profile, const struct attribute_options *options,
                               struct attribution *attribution, struct error *error) MUST_USE;
 void attribution_release(struct attribution *attribution);
+/* The native functions of a line; NULL or any pointer when *count is 0. */
+const struct attribute_native *attribution_natives_of(const struct attribution *attribution, const char *file,
+                                                      int32_t line, size_t *count);
 /* Whether a glob means a path: `*` also matches '/'; a glob that begins with neither '/' nor '*' may begin after any
  * '/'. */
 bool attribute_glob_matches(const char *glob, const char *path);

@@ -1,6 +1,6 @@
 /* Profiles are written as stacks in words, "main:10 work:20 @json.loads:5": function:line, outermost first, in /app.py;
- * with an @ in the standard library, with a # in a file called /lib_b.py, with a ! without any file (C, the collector).
- */
+ * with an @ in the standard library, with a # in a file called /lib_b.py, with a ! without any file (the collector),
+ * with a $ a native function of a library. */
 #include "profile/attribute.h"
 
 #include "profile/build.h"
@@ -19,7 +19,11 @@ static struct capture_text text(const char *characters) {
 }
 
 static const char *file_of(char mark) {
-    return mark == '@' ? "/usr/lib/python3.11/json.py" : mark == '#' ? "/lib_b.py" : mark == '!' ? "" : "/app.py";
+    return mark == '@'   ? "/usr/lib/python3.11/json.py"
+           : mark == '#' ? "/lib_b.py"
+           : mark == '!' ? ""
+           : mark == '$' ? "/usr/lib/libz.so"
+                         : "/app.py";
 }
 
 static uint32_t stack_of(struct profile *profile, const char *words) {
@@ -28,9 +32,11 @@ static uint32_t stack_of(struct profile *profile, const char *words) {
     uint32_t stack = 0;
     (void)snprintf(copy, sizeof copy, "%s", words);
     for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
-        bool has_mark = strchr("@#!", *word) != NULL;
+        bool has_mark = strchr("@#!$", *word) != NULL;
         char *line = strchr(word, ':');
-        struct profile_frame_key key = {.kind = *word == '!' ? CAPTURE_FRAME_GC : CAPTURE_FRAME_PYTHON,
+        struct profile_frame_key key = {.kind = *word == '!'   ? CAPTURE_FRAME_GC
+                                                : *word == '$' ? CAPTURE_FRAME_NATIVE
+                                                               : CAPTURE_FRAME_PYTHON,
                                         .file = text(file_of(*word)),
                                         .line = atoi(line + 1),
                                         .end_line = -1,
@@ -179,6 +185,60 @@ static void test_a_stack_without_user_code_stands_for_itself(void **state) {
     profile_free(profile);
 }
 
+static const struct attribute_native *native_row(const struct attribution *result, int32_t line, const char *name) {
+    size_t count = 0;
+    const struct attribute_native *rows = attribution_natives_of(result, "/app.py", line, &count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].function, name) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+static void test_native_functions_are_their_callers_and_told_apart(void **state) {
+    (void)state;
+    struct profile *profile = new_profile();
+    struct attribute_options options = {.thread = ATTRIBUTE_ANY, .process = ATTRIBUTE_ANY};
+    struct attribution result;
+    add(profile, 0, "main:10 $deflate:0", 100);
+    add(profile, 0, "main:10 @compress:5 $deflate:0", 20);
+    add(profile, 0, "main:10 @compress:5 $crc32:0", 3);
+    add(profile, 0, "main:11 $deflate:0", 7);
+    add(profile, 0, "main:10", 1000);
+    for (options.all = false;; options.all = true) {
+        attribute(profile, &options, &result);
+        assert_line(&result, "/app.py", 10, options.all ? 1100 : 1123, 1123);
+        assert_line(&result, "/app.py", 11, 7, 7);
+        assert_int_equal(result.line_count, options.all ? 3 : 2);
+        assert_int_equal(native_row(&result, 10, "deflate")->self[MEASURE_CPU_NS], options.all ? 100 : 120);
+        assert_int_equal(native_row(&result, 11, "deflate")->self[MEASURE_CPU_NS], 7);
+        assert_true((native_row(&result, 10, "crc32") == NULL) == options.all);
+        assert_null(native_row(&result, 12, "deflate"));
+        assert_int_equal(result.native_function_count, 2);
+        assert_string_equal(result.native_functions[1].function, "deflate");
+        assert_string_equal(result.native_functions[1].library, "/usr/lib/libz.so");
+        assert_int_equal(result.native_functions[1].self[MEASURE_CPU_NS], 127);
+        attribution_release(&result);
+        if (options.all)
+            break;
+    }
+    profile_free(profile);
+}
+
+static void test_a_native_function_stands_for_itself_where_nothing_called_it(void **state) {
+    (void)state;
+    struct profile *profile = new_profile();
+    struct attribution result;
+    add(profile, 0, "$thread_main:0 $dgemm:0", 100);
+    add(profile, 1, "@bootstrap:1 @wait:2 $poll:0", 10);
+    attribute(profile, NULL, &result);
+    assert_line(&result, file_of('$'), 0, 100, 100);
+    assert_line(&result, file_of('@'), 2, 10, 10);
+    assert_line(&result, file_of('@'), 1, 0, 10);
+    assert_int_equal(result.left_out[MEASURE_CPU_NS], 0);
+    attribution_release(&result);
+    profile_free(profile);
+}
+
 static void test_only_and_exclude(void **state) {
     (void)state;
     struct profile *profile = new_profile();
@@ -258,7 +318,8 @@ static void test_deep_recursion_is_linear(void **state) {
 /* Against the definition, word for word, on random trees. */
 static void test_agrees_with_a_walk_of_each_stack(void **state) {
     (void)state;
-    static const char *const WORDS[] = {"a:10", "a:11", "b:20", "c:30", "@x:40", "@y:50", "#z:60", "!gc:0"};
+    static const char *const WORDS[] = {"a:10", "a:11", "b:20", "c:30", "@x:40", "@y:50", "$n:60", "!gc:0"};
+    static const char RANKS[] = "!$@";
     uint32_t random = 7;
     for (int round = 0; round < 50; round++) {
         struct profile *profile = new_profile();
@@ -269,15 +330,16 @@ static void test_agrees_with_a_walk_of_each_stack(void **state) {
             char words[256] = "";
             unsigned seen = 0;
             int innermost = -1;
-            bool has_user = false;
+            int best = 0;
             for (unsigned depth = (random = random * 1664525 + 1013904223) >> 29; depth > 0; depth--) {
                 unsigned word = (random = random * 1664525 + 1013904223) >> 29;
                 size_t used = strlen(words);
                 (void)snprintf(words + used, sizeof words - used, "%s ", WORDS[word]);
-                bool is_user = strchr("@!", WORDS[word][0]) == NULL;
-                if (WORDS[word][0] != '!' && (is_user || !has_user)) {
-                    seen = is_user && !has_user ? 0 : seen;
-                    has_user = has_user || is_user;
+                const char *rank = strchr(RANKS, WORDS[word][0]);
+                int class = rank != NULL ? (int)(rank - RANKS) : 3;
+                if (class > 0 && class >= best) {
+                    seen = class > best ? 0 : seen;
+                    best = class;
                     seen |= 1u << word;
                     innermost = (int)word;
                 }
@@ -340,6 +402,8 @@ int main(void) {
         cmocka_unit_test(test_recursion_counts_once),
         cmocka_unit_test(test_library_code_is_charged_to_its_caller),
         cmocka_unit_test(test_a_stack_without_user_code_stands_for_itself),
+        cmocka_unit_test(test_native_functions_are_their_callers_and_told_apart),
+        cmocka_unit_test(test_a_native_function_stands_for_itself_where_nothing_called_it),
         cmocka_unit_test(test_only_and_exclude),
         cmocka_unit_test(test_globs),
         cmocka_unit_test(test_deep_recursion_is_linear),

@@ -1,4 +1,4 @@
-#include "export/json_stream.h"
+#include "base/json_stream.h"
 
 #include <inttypes.h>
 

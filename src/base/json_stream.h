@@ -1,7 +1,7 @@
 /* Writes JSON as it comes, for documents too large to be built first. Commas and escapes are its affair; that what is
  * opened is closed, and that keys stand only in objects, is the caller's. */
-#ifndef STROBE_EXPORT_JSON_STREAM_H
-#define STROBE_EXPORT_JSON_STREAM_H
+#ifndef STROBE_BASE_JSON_STREAM_H
+#define STROBE_BASE_JSON_STREAM_H
 
 #include <stdbool.h>
 #include <stddef.h>
