@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum wire_type { WIRE_PAD, WIRE_CODE, WIRE_SAMPLE };
+enum wire_type { WIRE_PAD, WIRE_CODE, WIRE_SAMPLE, WIRE_ALLOC, WIRE_FREE, WIRE_COPY };
 
 struct wire_record {
     uint32_t size_bytes; /* with this header; a multiple of 8, at least 8 */
@@ -79,6 +79,49 @@ struct wire_sample {
     uint64_t program_counter;
     uint64_t stack_pointer;
     uint64_t return_register; /* where the architecture keeps a return address in a register (aarch64); else 0 */
+};
+
+/* Whose allocation it is. */
+enum wire_domain {
+    WIRE_DOMAIN_MALLOC, /* malloc and its kin, from native code */
+    WIRE_DOMAIN_PYTHON, /* Python's raw, mem and object domains */
+    WIRE_DOMAIN_MAP,    /* an anonymous mapping of the program's own */
+};
+
+/* A sampled allocation, or one that was large enough to be told exactly. It stands for `weight_bytes` bytes and
+ * `weight_count` 1/1024 allocations: added up over all records they estimate what was allocated without bias.
+ * Behind the struct: `frame_count` frames as in wire_sample; `kept` counts from this ring's last record with frames, of
+ * whichever type. A realloc is a WIRE_FREE of the old address, if that was sampled, and an allocation. */
+struct wire_alloc {
+    struct wire_record record; /* flags: enum wire_sample_flag */
+    uint64_t time_ns;
+    uint64_t address;
+    uint64_t size_bytes;
+    uint64_t weight_bytes;
+    uint64_t weight_count;
+    uint64_t footprint_bytes; /* of the whole process, as nearly as the thread knows it */
+    uint32_t domain;          /* enum wire_domain */
+    uint32_t kept;
+    uint32_t frame_count;
+    uint32_t unused;
+};
+
+/* A sampled allocation is about to be given back. Written before it is: nobody else can be given its address yet. */
+struct wire_free {
+    struct wire_record record;
+    uint64_t time_ns;
+    uint64_t address;
+    uint64_t footprint_bytes;
+};
+
+/* A sampled copy; frames as in wire_alloc. */
+struct wire_copy {
+    struct wire_record record;
+    uint64_t time_ns;
+    uint64_t size_bytes;
+    uint64_t weight_bytes;
+    uint32_t kept;
+    uint32_t frame_count;
 };
 
 enum { WIRE_SAMPLE_MAX_FRAMES = 3000, WIRE_SAMPLE_MAX_STACK_WORDS = 256 };
