@@ -16,7 +16,8 @@ static void put_header(uint8_t *to, enum wire_type type, size_t size_bytes) {
 }
 
 uint64_t wire_ring_position(const struct wire_ring *ring) {
-    return atomic_load_explicit(&ring->slot->written, memory_order_relaxed);
+    /* Aligned even when the other side has put something else there: then nothing lands beyond the ring's end. */
+    return atomic_load_explicit(&ring->slot->written, memory_order_relaxed) & ~UINT64_C(7);
 }
 
 void *wire_ring_reserve(struct wire_ring *ring, uint64_t *position, enum wire_type type, size_t size_bytes) {
@@ -50,7 +51,7 @@ static uint32_t record_size(const struct wire_record *record) {
 
 const struct wire_record *wire_ring_next(const struct wire_ring *ring, uint64_t *position, uint64_t written,
                                          bool *damaged) {
-    *damaged = written - *position > WIRE_RING_BYTES;
+    *damaged = written - *position > WIRE_RING_BYTES || *position % 8 != 0;
     while (!*damaged && *position != written) {
         const struct wire_record *record = (const struct wire_record *)(const void *)place(ring, *position);
         uint32_t size = record_size(record);
