@@ -130,7 +130,7 @@ static void report(const struct sampling *sampling, enum status status, const st
 static int run(struct run_options *options, struct spawn *spawn, const char *path) {
     static const volatile sig_atomic_t never;
     struct error error = {0};
-    struct sampling sampling = {&options->sampling, path, CAPTURE_ORIGIN_RUN, NULL, begin, spawn, 0};
+    struct sampling sampling = {&options->sampling, path, 0, CAPTURE_ORIGIN_RUN, NULL, begin, spawn, 0};
     options->sampling.sampler.wake = (struct sampler_wake){spawn_fd(spawn), poll_command, spawn};
     options->sampling.report.to_stderr = true;
     enum status status = sampling_record(&sampling, &never, &error);

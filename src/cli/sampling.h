@@ -57,6 +57,7 @@ char *sampling_make_path(const struct sampling_options *options, char *const *co
 struct sampling {
     const struct sampling_options *options;
     const char *path;
+    double rate_hz; /* of the agent's clocks; 0: the sampler's is the only one */
     enum capture_origin origin;
     const char *announcement; /* as recorder_options' */
     /* Gives the sampler its processes. */
