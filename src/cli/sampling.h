@@ -12,6 +12,7 @@ struct sampling_options {
     const char *capture; /* NULL: by the program's name */
     bool no_capture;
     bool quiet;
+    bool progress; /* say on a terminal what is going on */
 };
 
 /* Their values begin at SAMPLING_OPTION_FIRST. */

@@ -20,7 +20,8 @@ static void look_at_process(struct agent_process *made) {
         return;
     }
     struct process *process = made->sampled.process;
-    struct runtime_symbols symbols = {.runtime = facts->runtime, .minor_hint = (int)(facts->python_version >> 16 & 0xff)};
+    struct runtime_symbols symbols = {.runtime = facts->runtime,
+                                      .minor_hint = (int)(facts->python_version >> 16 & 0xff)};
     made->sampled.pid = process_pid(process);
     made->sampled.command = process_command(process);
     memory_pages_init(&made->pages, process_memory(process));

@@ -70,26 +70,28 @@ static enum status open_file(int folder_fd, const char *name, struct agent_regio
     region->device = info.st_dev;
     region->inode = info.st_ino;
     /* It is made, then it gets its size. */
-    if (info.st_size == 0)
-        return STATUS_TORN;
-    return (uint64_t)info.st_size >= WIRE_REGION_BYTES ? STATUS_OK : STATUS_DAMAGED;
+    region->is_whole = (uint64_t)info.st_size >= WIRE_REGION_BYTES;
+    return region->is_whole || info.st_size == sizeof(struct wire_region) ? STATUS_OK : STATUS_TORN;
 }
 
 static enum status read_facts(struct agent_region *region) {
-    const struct wire_region *header = agent_region_header(region);
-    uint64_t magic = atomic_load_explicit(&header->magic, memory_order_acquire);
-    if (magic == 0)
-        return STATUS_TORN;
-    if (magic != WIRE_MAGIC)
+    struct wire_region *facts = &region->facts;
+    if (region->is_whole) {
+        const struct wire_region *header = agent_region_header(region);
+        if (atomic_load_explicit(&header->magic, memory_order_acquire) == 0)
+            return STATUS_TORN;
+        memcpy(facts, header, sizeof *facts);
+    } else if (pread(region->fd, facts, sizeof *facts, 0) != (ssize_t)sizeof *facts) {
         return STATUS_DAMAGED;
-    memcpy(&region->facts, header, sizeof region->facts);
-    return region->facts.version == WIRE_VERSION ? STATUS_OK : STATUS_DAMAGED;
+    }
+    facts->reason[sizeof facts->reason - 1] = '\0';
+    return facts->magic == WIRE_MAGIC && facts->version == WIRE_VERSION ? STATUS_OK : STATUS_DAMAGED;
 }
 
 enum status agent_region_open(int folder_fd, const char *name, struct agent_region *region) {
     *region = (struct agent_region){.fd = -1};
     enum status status = open_file(folder_fd, name, region);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK && region->is_whole) {
         region->rings = calloc(WIRE_SLOTS, sizeof region->rings[0]);
         if (region->rings == NULL || !map_piece(&region->head, region->fd, 0, WIRE_RINGS_OFFSET))
             status = STATUS_FAILED;

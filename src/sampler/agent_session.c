@@ -96,11 +96,10 @@ const char *agent_session_next_complaint(struct agent_session *session) {
                                                                 : NULL;
 }
 
-static void complain(struct agent_session *session, const struct agent_process *process, const char *reason) {
+static void complain(struct agent_session *session, pid_t pid, const char *reason) {
     if (session->complaint_count < MAX_COMPLAINTS)
         (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
-                       "process %d is not profiled: %s; --no-agent samples from outside", (int)process->sampled.pid,
-                       reason);
+                       "the agent does not work in process %d: %s (--no-agent samples from outside)", (int)pid, reason);
 }
 
 static bool is_known(const struct agent_session *session, const char *name) {
@@ -174,8 +173,8 @@ static enum status take_region(struct agent_session *session, const char *name, 
     if (status == STATUS_OK && session->count == MAX_PROCESSES)
         status = STATUS_LIMIT;
     if (status == STATUS_OK)
-        status = reserve((void **)&session->processes, &session->capacity, session->count + 1,
-                         sizeof session->processes[0]);
+        status =
+            reserve((void **)&session->processes, &session->capacity, session->count + 1, sizeof session->processes[0]);
     if (status != STATUS_OK) {
         agent_region_close(region);
         return status == STATUS_LIMIT ? STATUS_OK : status;
@@ -193,8 +192,12 @@ static enum status try_pending(struct agent_session *session, const struct pendi
     struct agent_region region;
     enum status status = agent_region_open(session->folder.fd, pending->name, &region);
     *settled = status != STATUS_TORN || now_ns - pending->since_ns >= PATIENCE_NS;
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && region.is_whole)
         return take_region(session, pending->name, &region, now_ns);
+    if (status == STATUS_OK) {
+        complain(session, region.facts.pid, region.facts.reason);
+        agent_region_close(&region);
+    }
     if (*settled)
         (void)unlinkat(session->folder.fd, pending->name, 0);
     return status == STATUS_FAILED ? status : STATUS_OK;
@@ -250,7 +253,7 @@ static void look_at_state(struct agent_session *session, struct agent_process *p
         return;
     process->off_told = true;
     agent_region_reason(&process->region, reason);
-    complain(session, process, reason);
+    complain(session, process->sampled.pid, reason);
 }
 
 enum status agent_session_drain(struct agent_session *session, uint64_t now_ns) {

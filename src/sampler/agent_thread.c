@@ -7,12 +7,14 @@
 enum { MAX_FRAMES = 1 << 20 };
 
 void agent_thread_init(struct agent_thread *thread, struct sampled_process *process, const struct wire_ring *ring) {
-    const struct wire_slot *slot = ring->slot;
+    /* Once: its other user may change it at any time. */
+    const struct wire_slot slot = *ring->slot;
     *thread = (struct agent_thread){
-        .sampled = {.process = process, .native_id = slot->tid, .thread_id = slot->thread_id, .interpreter = -1},
+        .sampled = {.process = process, .native_id = slot.tid, .thread_id = slot.thread_id, .interpreter = -1},
         .ring = *ring,
-        .start_cpu_ns = slot->start_cpu_ns,
-        .charged_cpu_ns = slot->start_cpu_ns,
+        .start_cpu_ns = slot.start_cpu_ns,
+        .charged_cpu_ns = slot.start_cpu_ns,
+        .last = {.cpu_ns = slot.start_cpu_ns, .user_us = slot.start_user_us, .system_us = slot.start_system_us},
     };
 }
 
@@ -142,11 +144,11 @@ static void scale_parts(struct sample_cpu *cpu, uint64_t sum_ns) {
 static void split_cpu(struct agent_thread *thread, const struct agent_reading *reading,
                       const struct wire_sample *sample, const uint64_t *words, bool in_python, uint64_t weight_ns,
                       struct sample_cpu *cpu) {
-    const struct wire_sample *before = thread->has_sample ? &thread->last : NULL;
+    const struct wire_sample *before = &thread->last;
     *cpu = (struct sample_cpu){0};
     if (reading->split != NULL)
         cpu_split_take(reading->split, before, sample, words, in_python, cpu);
-    else if (before != NULL && sample->system_us - before->system_us > sample->user_us - before->user_us)
+    else if (sample->system_us - before->system_us > sample->user_us - before->user_us)
         cpu->kernel_ns = weight_ns;
     else if (!in_python)
         cpu->native_ns = weight_ns;
@@ -182,8 +184,8 @@ static uint64_t charge(struct agent_thread *thread, uint64_t cpu_ns) {
 
 static enum status take_sample(struct agent_thread *thread, const struct agent_reading *reading,
                                const struct wire_sample *sample, size_t size_bytes) {
-    uint64_t behind_bytes = (uint64_t)sample->frame_count * sizeof(struct wire_frame) +
-                            (uint64_t)sample->stack_words * sizeof(uint64_t);
+    uint64_t behind_bytes =
+        (uint64_t)sample->frame_count * sizeof(struct wire_frame) + (uint64_t)sample->stack_words * sizeof(uint64_t);
     if (size_bytes < sizeof *sample || behind_bytes > size_bytes - sizeof *sample)
         return STATUS_DAMAGED;
     /* The next one stands for this one's time too: what is dropped is a look, not time. */

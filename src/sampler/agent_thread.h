@@ -34,13 +34,13 @@ struct agent_thread {
     uint64_t start_cpu_ns;
     uint64_t charged_cpu_ns; /* of its clock, what samples have been charged with */
     uint64_t lost_seen, torn_seen;
-    struct map codes; /* address -> struct agent_code, as this ring told; holds references */
+    struct map codes;        /* address -> struct agent_code, as this ring told; holds references */
     struct agent_frame *raw; /* outermost first */
     size_t raw_count, raw_capacity;
     struct sample_frame *frames; /* outermost first, what is shown of them */
     size_t count, capacity;
     bool has_sample;
-    struct wire_sample last;    /* the last that was taken */
+    struct wire_sample last;    /* the last that was taken; before the first, what the clocks showed at the start */
     struct sample_cpu last_cpu; /* its parts, without texts */
 };
 

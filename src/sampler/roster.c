@@ -183,8 +183,7 @@ static enum status close_process(struct roster *roster, size_t index) {
     const struct sample_counters *inside = &process->counters[ROSTER_INSIDE];
     const struct sample_counters *outside = &process->counters[ROSTER_OUTSIDE];
     const struct sample_counters sum = {inside->taken + outside->taken, inside->missed + outside->missed,
-                                        inside->inconsistent + outside->inconsistent,
-                                        inside->errors + outside->errors};
+                                        inside->inconsistent + outside->inconsistent, inside->errors + outside->errors};
     roster->processes[index] = roster->processes[--roster->count];
     enum status status = sweep_threads(roster, process, UINT64_MAX);
     enum status ended = roster->sink->process_ended(roster->sink, &process->merged, &sum);

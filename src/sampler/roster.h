@@ -1,5 +1,5 @@
-/* Two engines look at the same processes: the agent from inside, the sampler from outside. The roster hands on what both
- * see as one process and one thread each. */
+/* Two engines look at the same processes: the agent from inside, the sampler from outside. The roster hands on what
+ * both see as one process and one thread each. */
 #ifndef STROBE_SAMPLER_ROSTER_H
 #define STROBE_SAMPLER_ROSTER_H
 

@@ -25,7 +25,7 @@ enum sample_gil { SAMPLE_GIL_NONE, SAMPLE_GIL_HELD, SAMPLE_GIL_WAITING };
 
 /* A process that is sampled. `receiver` belongs to who receives the samples. */
 struct sampled_process {
-    uint32_t number; /* from 0, in the order of their discovery */
+    uint32_t number;         /* from 0, in the order of their discovery */
     struct process *process; /* NULL: it is gone */
     pid_t pid;
     pid_t parent_pid; /* 0: not known */

@@ -311,6 +311,7 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     if (target->options.mode == SAMPLING_WAIT)
         thread->sampled_ns = listing->now_ns;
     thread->charged = thread->activity;
+    thread->ready_from_ns = thread->activity.delay_ns;
     thread->run = system != NULL ? system->state : THREAD_RUNNING;
     if (name != NULL)
         thread->sampled.name = strdup(name->name);

@@ -24,9 +24,10 @@ struct target_thread {
     uint64_t activity_read_ns;
     struct thread_activity activity_at_check; /* what it was when `run` was last read */
     remote_addr futex;                        /* that it waited on before the pause, when blocking */
-    /* Of a thread whose waiting is sampled: what it had waited for by then has been charged. */
+    /* Of a thread whose waiting is sampled: up to where its clocks are accounted for. */
     struct thread_activity charged;
-    uint64_t asleep_ns; /* when it was last seen asleep where its stack is still the same; 0: not */
+    uint64_t ready_from_ns; /* what delay_ns was at sampled_ns */
+    uint64_t asleep_ns;     /* when it was last seen asleep where its stack is still the same; 0: not */
     bool activity_known;
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool listed;                  /* mark of the list's last reading */
