@@ -1,9 +1,12 @@
 #include "cli/cli.h"
+#include "cli/preload.h"
 #include "cli/sampling.h"
 
+#include "base/clock.h"
 #include "process/spawn.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,24 +15,37 @@
 /* As shells say it. */
 enum { EXIT_CANNOT_EXECUTE = 126, EXIT_NOT_FOUND = 127 };
 
-static const char help[] = "Usage: strobe run --no-agent [OPTIONS] SCRIPT.py [ARGS]\n"
-                           "       strobe run --no-agent [OPTIONS] -m MODULE [ARGS]\n"
-                           "       strobe run --no-agent [OPTIONS] -c CODE [ARGS]\n"
-                           "       strobe run --no-agent [OPTIONS] -- COMMAND [ARGS]\n"
+static const char help[] = "Usage: strobe run [OPTIONS] SCRIPT.py [ARGS]\n"
+                           "       strobe run [OPTIONS] -m MODULE [ARGS]\n"
+                           "       strobe run [OPTIONS] -c CODE [ARGS]\n"
+                           "       strobe run [OPTIONS] -- COMMAND [ARGS]\n"
                            "\n"
-                           "Runs a program and samples it and the processes that it starts, then reports to\n"
-                           "standard error. The program's streams, signals and exit status are its own. Scripts,\n"
-                           "modules and code are run by the python3 that is first on PATH.\n"
+                           "Runs a program with an agent in it and in the processes that it starts, then reports\n"
+                           "to standard error. The program's streams, signals and exit status are its own.\n"
+                           "Scripts, modules and code are run by the python3 that is first on PATH.\n"
                            "\n"
-                           "  --no-agent         sample from outside (there is no agent yet)\n"
+                           "  --on-demand        sample from 'strobe start PID' on, not from the start\n"
+                           "  --progress         say what is going on while it runs\n"
+                           "  --no-agent         load nothing into the program: sample it from outside\n"
                            "  --no-children      do not sample the processes that it starts\n";
 
-enum { OPTION_NO_AGENT = 256 };
+enum { OPTION_NO_AGENT = 256, OPTION_ON_DEMAND, OPTION_PROGRESS };
+
+/* Waiting is looked at from outside, at a rate of its own. */
+static const double WAIT_RATE_HZ = 100;
 
 struct run_options {
     struct sampling_options sampling;
     bool no_agent;
+    bool on_demand;
     char **command; /* an array of our own; the words are argv's */
+};
+
+/* A command and what samples it. */
+struct run {
+    struct run_options *options;
+    struct spawn *spawn;
+    struct agent_session *agents; /* NULL: it is sampled from outside */
 };
 
 /* `first` and `second` (each NULL: none), then the rest of argv. */
@@ -47,8 +63,9 @@ static char **make_command(const char *first, const char *second, const char *th
 /* What is to be run: -m or -c with its value when `option` is that, else what stands at optind. */
 static int take_command(struct run_options *options, int argc, char **argv, int option, bool is_command) {
     const char *letter = option == 'm' ? "-m" : option == 'c' ? "-c" : NULL;
-    if (!options->no_agent)
-        return cli_usage_error("run", "the agent does not exist yet: --no-agent samples from outside");
+    if (!options->no_agent &&
+        (options->sampling.sampler.target.mode != SAMPLING_WALL || options->sampling.sampler.target.blocking))
+        return cli_usage_error("run", "--mode and --blocking are for sampling from outside, with --no-agent");
     if (letter == NULL && optind == argc)
         return cli_usage_error("run", "no program given");
     options->command = make_command(is_command ? NULL : "python3", letter, letter != NULL ? optarg : NULL,
@@ -61,7 +78,11 @@ static int take_command(struct run_options *options, int argc, char **argv, int 
 
 /* -1 to go on, else the exit status. */
 static int parse(int argc, char **argv, struct run_options *options) {
-    static const struct option known[] = {SAMPLING_LONG_OPTIONS, {"no-agent", no_argument, NULL, OPTION_NO_AGENT}, {0}};
+    static const struct option known[] = {SAMPLING_LONG_OPTIONS,
+                                          {"no-agent", no_argument, NULL, OPTION_NO_AGENT},
+                                          {"on-demand", no_argument, NULL, OPTION_ON_DEMAND},
+                                          {"progress", no_argument, NULL, OPTION_PROGRESS},
+                                          {0}};
     int option, before = 1;
     opterr = 0;
     while ((option = getopt_long(argc, argv, "+m:c:" SAMPLING_SHORT_OPTIONS, known, NULL)) != -1) {
@@ -74,6 +95,10 @@ static int parse(int argc, char **argv, struct run_options *options) {
         const char *problem = NULL;
         if (option == OPTION_NO_AGENT)
             options->no_agent = true;
+        else if (option == OPTION_ON_DEMAND)
+            options->on_demand = true;
+        else if (option == OPTION_PROGRESS)
+            options->sampling.progress = true;
         else
             problem = sampling_take_option(&options->sampling, option, optarg);
         if (problem != NULL)
@@ -91,8 +116,9 @@ static bool poll_command(void *context) {
 }
 
 static enum status begin(void *context, struct sampler *sampler, struct error *error) {
-    TRY(sampler_expect(sampler, spawn_pid(context), error));
-    return spawn_start(context, error);
+    const struct run *run = context;
+    TRY(sampler_expect(sampler, spawn_pid(run->spawn), error));
+    return spawn_start(run->spawn, error);
 }
 
 /* Until the command has ended, strobe stands between it and whoever sends signals. */
@@ -112,12 +138,23 @@ static int fail_to_start(const struct error *error, const char *command) {
                                                 : EXIT_FAILED;
 }
 
+static void say_complaints(struct agent_session *agents) {
+    const char *complaint = NULL;
+    while (agents != NULL && (complaint = agent_session_next_complaint(agents)) != NULL)
+        cli_say("%s", complaint);
+}
+
 /* What a command did is its own affair; what strobe could not do is said, and does not change the exit status. */
-static void report(const struct sampling *sampling, enum status status, const struct error *error,
-                   const char *command) {
+static void report(const struct run *run, const struct sampling *sampling, enum status status,
+                   const struct error *error) {
+    const char *command = run->options->command[0];
+    say_complaints(run->agents);
     if (status != STATUS_OK)
         (void)cli_fail(error);
     if (sampling->process_count > 0 && status == STATUS_OK) {
+        if (run->agents != NULL && agent_session_process_count(run->agents) == 0)
+            cli_say("the agent was not loaded into %s: only waiting was seen (--no-agent samples from outside)",
+                    command);
         (void)sampling_report(sampling);
         return;
     }
@@ -127,42 +164,85 @@ static void report(const struct sampling *sampling, enum status status, const st
         (void)unlink(sampling->path);
 }
 
-static int run(struct run_options *options, struct spawn *spawn, const char *path) {
+static int run_command(struct run *run, const char *path) {
     static const volatile sig_atomic_t never;
+    struct run_options *options = run->options;
+    struct sampler_options *sampler = &options->sampling.sampler;
     struct error error = {0};
-    struct sampling sampling = {&options->sampling, path, CAPTURE_ORIGIN_RUN, NULL, begin, spawn, 0};
-    options->sampling.sampler.wake = (struct sampler_wake){spawn_fd(spawn), poll_command, spawn};
+    struct sampling sampling = {&options->sampling, path, 0, CAPTURE_ORIGIN_RUN, NULL, begin, run, 0};
+    sampler->wake = (struct sampler_wake){spawn_fd(run->spawn), poll_command, run->spawn};
     options->sampling.report.to_stderr = true;
+    if (run->agents != NULL) {
+        sampling.rate_hz = sampler->rate_hz;
+        sampler->rate_hz = WAIT_RATE_HZ;
+        sampler->target.mode = SAMPLING_WAIT;
+        sampler->agents = run->agents;
+    }
     enum status status = sampling_record(&sampling, &never, &error);
     int exit_status = EXIT_FAILED;
-    bool started = spawn_started(spawn);
+    bool started = spawn_started(run->spawn);
     if (started)
-        exit_status = await_end(spawn);
-    spawn_close(spawn);
+        exit_status = await_end(run->spawn);
+    spawn_close(run->spawn);
     if (started)
-        report(&sampling, status, &error, options->command[0]);
+        report(run, &sampling, status, &error);
     else
         (void)unlink(path);
     return started ? exit_status : fail_to_start(&error, options->command[0]);
 }
 
+/* Makes what the agent needs, and the child that is to become the command, with the agent in its environment. */
+static enum status prepare_agent(struct run *run, struct error *error) {
+    char library[PATH_MAX];
+    TRY(preload_find_agent(library, sizeof library, error));
+    TRY(agent_session_open(&run->agents, error));
+    struct preload preload = {
+        .agent = library,
+        .folder = agent_session_folder(run->agents),
+        .period_ns = (uint64_t)((double)NS_PER_S / run->options->sampling.sampler.rate_hz),
+        .paused = run->options->on_demand,
+    };
+    enum status status = preload_enter(&preload);
+    if (status == STATUS_OK)
+        status = spawn_open(run->options->command, &run->spawn, error);
+    else
+        (void)error_set(error, status, "there is not enough memory");
+    preload_leave();
+    return status;
+}
+
+static enum status prepare(struct run *run, struct error *error) {
+    char obstacle[PRELOAD_OBSTACLE_BYTES];
+    const char *command = run->options->command[0];
+    if (!run->options->no_agent && preload_find_obstacle(command, obstacle)) {
+        cli_say("%s %s, so the agent cannot be loaded: sampling from outside, as with --no-agent", command, obstacle);
+        run->options->no_agent = true;
+    }
+    return run->options->no_agent ? spawn_open(run->options->command, &run->spawn, error) : prepare_agent(run, error);
+}
+
 int command_run(int argc, char **argv) {
     struct run_options options = {.sampling.sampler.children = true};
+    struct run run = {.options = &options};
     struct error error = {0};
-    struct spawn *spawn = NULL;
+    char *path = NULL;
+    int exit_status = EXIT_FAILED;
     sampling_init_options(&options.sampling);
     int ended = parse(argc, argv, &options);
     if (ended >= 0)
         return ended;
-    if (spawn_open(options.command, &spawn, &error) != STATUS_OK)
-        return cli_fail(&error);
+    if (prepare(&run, &error) != STATUS_OK) {
+        exit_status = cli_fail(&error);
+        goto out;
+    }
     cli_ignore_write_signals();
-    char *path = sampling_make_path(&options.sampling, options.command, spawn_pid(spawn));
-    int exit_status = EXIT_FAILED;
+    path = sampling_make_path(&options.sampling, options.command, spawn_pid(run.spawn));
     if (path != NULL)
-        exit_status = run(&options, spawn, path);
+        exit_status = run_command(&run, path);
     else
-        spawn_close(spawn);
+        spawn_close(run.spawn);
+out:
+    agent_session_close(run.agents);
     free(path);
     free(options.command);
     return exit_status;

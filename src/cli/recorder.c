@@ -13,13 +13,20 @@ struct recorded_process {
     struct map frames;
 };
 
-/* stacks[i] is the id of the stack that ends with the thread's i-th frame, outermost first. */
-struct recorded_thread {
-    uint32_t id;
-    uint32_t *stacks;
+/* The last stack of a thread. ids[i] is that of the stack that ends with its i-th frame, outermost first. */
+struct recorded_stack {
+    uint32_t *ids;
     size_t valid;
     size_t capacity;
     uint32_t epoch;
+};
+
+/* Who looks from inside and who looks from outside each tell what is unchanged since they looked. */
+enum { FROM_INSIDE, FROM_OUTSIDE, VIEWS };
+
+struct recorded_thread {
+    uint32_t id;
+    struct recorded_stack stacks[VIEWS];
 };
 
 struct recorder {
@@ -32,11 +39,11 @@ struct recorder {
     char news[80];        /* to be said to the user when there is a sample to prove it */
     struct recorded_process *processes;
     size_t process_count;
+    bool told[CAPTURE_MEASURES]; /* of these parts there was an event */
 };
 
 /* Frames without code have keys that no serial and instruction make. */
-static const uint64_t NATIVE_KEY = UINT64_MAX;
-static const uint64_t GC_KEY = UINT64_MAX - 1;
+static const uint64_t OTHER_KEYS = UINT64_MAX - 100;
 
 static struct recorder *recorder_of(struct sample_sink *sink) {
     return (struct recorder *)sink;
@@ -100,7 +107,8 @@ static enum status process_ended(struct sample_sink *sink, struct sampled_proces
     struct capture_counters record = {counters->taken, counters->missed, counters->inconsistent, counters->errors};
     map_release(&recorder->processes[process->number].frames);
     TRY(capture_write_counters(recorder->writer, process->number, &record));
-    return capture_end_process(recorder->writer, process->number, clock_monotonic_ns(), -1);
+    uint64_t end_ns = process->end_ns != 0 ? process->end_ns : clock_monotonic_ns();
+    return capture_end_process(recorder->writer, process->number, end_ns, -1);
 }
 
 static struct capture_thread thread_record(const struct sampled_thread *thread) {
@@ -129,7 +137,8 @@ static enum status thread_ended(struct sample_sink *sink, struct sampled_thread 
     enum status status = capture_write_thread_cpu(recorder->writer, recorded->id, thread->cpu_ns);
     if (status == STATUS_OK)
         status = capture_end_thread(recorder->writer, recorded->id, clock_monotonic_ns());
-    free(recorded->stacks);
+    for (size_t i = 0; i < VIEWS; i++)
+        free(recorded->stacks[i].ids);
     free(recorded);
     thread->receiver = NULL;
     return status;
@@ -143,7 +152,7 @@ static enum status intern_text(struct recorder *recorder, const char *text, uint
 /* Before 3.9 a script is called as on the command line, often relative to where it was started. */
 static enum status intern_file(struct recorder *recorder, struct process *process, const char *name, uint32_t *id) {
     char absolute[4096];
-    if (name != NULL && name[0] != '/' && name[0] != '<' && name[0] != '\0' &&
+    if (name != NULL && name[0] != '/' && name[0] != '<' && name[0] != '\0' && process != NULL &&
         process_resolve_path(process, name, absolute, sizeof absolute) == STATUS_OK)
         name = absolute;
     return intern_text(recorder, name, id);
@@ -167,20 +176,30 @@ static enum status intern_python_frame(struct recorder *recorder, struct process
     return capture_intern_frame(recorder->writer, &record, id);
 }
 
+/* A frame that has no line. */
+static struct capture_frame bare_frame(enum capture_frame_kind kind) {
+    return (struct capture_frame){
+        .kind = kind, .line = -1, .end_line = -1, .column = -1, .end_column = -1, .first_line = -1};
+}
+
 static enum status intern_other_frame(struct recorder *recorder, enum sample_frame_kind kind, uint32_t *id) {
-    struct capture_frame record = {.kind = kind == SAMPLE_FRAME_GC ? CAPTURE_FRAME_GC : CAPTURE_FRAME_NATIVE,
-                                   .line = -1,
-                                   .end_line = -1,
-                                   .column = -1,
-                                   .end_column = -1,
-                                   .first_line = -1};
-    TRY(intern_text(recorder, kind == SAMPLE_FRAME_GC ? "<GC>" : "<native>", &record.function));
+    static const struct {
+        enum capture_frame_kind kind;
+        const char *name;
+    } others[] = {
+        [SAMPLE_FRAME_NATIVE] = {CAPTURE_FRAME_NATIVE, "<native>"},
+        [SAMPLE_FRAME_GC] = {CAPTURE_FRAME_GC, "<GC>"},
+        [SAMPLE_FRAME_UNREADABLE] = {CAPTURE_FRAME_UNREADABLE, "<unreadable>"},
+        [SAMPLE_FRAME_CUT] = {CAPTURE_FRAME_CUT, "<cut>"},
+    };
+    struct capture_frame record = bare_frame(others[kind].kind);
+    TRY(intern_text(recorder, others[kind].name, &record.function));
     return capture_intern_frame(recorder->writer, &record, id);
 }
 
 static uint64_t key_of(const struct sample_frame *frame) {
     if (frame->kind != SAMPLE_FRAME_PYTHON)
-        return frame->kind == SAMPLE_FRAME_GC ? GC_KEY : NATIVE_KEY;
+        return OTHER_KEYS + (uint64_t)frame->kind;
     return (uint64_t)frame->code->serial << 32 | (uint32_t)(frame->instruction_bytes + 1);
 }
 
@@ -200,52 +219,69 @@ static enum status frame_id(struct recorder *recorder, const struct sampled_proc
 }
 
 /* A new epoch of the capture voids all ids. */
-static void follow_epoch(struct recorder *recorder, struct recorded_thread *thread) {
+static void follow_epoch(struct recorder *recorder, struct recorded_stack *stack) {
     uint32_t epoch = capture_writer_epoch(recorder->writer);
     if (epoch != recorder->epoch)
         for (size_t i = 0; i < recorder->process_count; i++)
             map_clear(&recorder->processes[i].frames);
     recorder->epoch = epoch;
-    if (thread->epoch != epoch)
-        thread->valid = 0;
-    thread->epoch = epoch;
+    if (stack->epoch != epoch)
+        stack->valid = 0;
+    stack->epoch = epoch;
 }
 
-static enum status reserve(struct recorded_thread *thread, size_t count) {
-    if (count <= thread->capacity)
+static enum status reserve(struct recorded_stack *stack, size_t count) {
+    if (count <= stack->capacity)
         return STATUS_OK;
-    size_t capacity = thread->capacity > 0 ? thread->capacity : 32;
+    size_t capacity = stack->capacity > 0 ? stack->capacity : 32;
     while (capacity < count)
         capacity *= 2;
-    uint32_t *stacks = realloc(thread->stacks, capacity * sizeof stacks[0]);
-    if (stacks == NULL)
+    uint32_t *ids = realloc(stack->ids, capacity * sizeof ids[0]);
+    if (ids == NULL)
         return STATUS_FAILED;
-    thread->stacks = stacks;
-    thread->capacity = capacity;
+    stack->ids = ids;
+    stack->capacity = capacity;
     return STATUS_OK;
 }
 
-/* The id of the sample's stack: from where it differs from the thread's last one on, frame by frame. */
-static enum status stack_id(struct recorder *recorder, struct recorded_thread *thread, const struct sample *sample,
+/* The id of the sample's stack: from where it differs from the last one on, frame by frame. */
+static enum status stack_id(struct recorder *recorder, struct recorded_stack *stack, const struct sample *sample,
                             uint32_t *id) {
     const struct sampled_process *process = sample->thread->process;
-    size_t from = sample->unchanged < thread->valid ? sample->unchanged : thread->valid;
-    TRY(reserve(thread, sample->count));
-    thread->valid = from;
+    size_t from = sample->unchanged < stack->valid ? sample->unchanged : stack->valid;
+    TRY(reserve(stack, sample->count));
+    stack->valid = from;
     for (size_t i = from; i < sample->count; i++) {
         uint32_t frame = 0;
         enum status status = frame_id(recorder, process, &sample->frames[i], &frame);
         if (status == STATUS_OK)
-            status =
-                capture_intern_stack(recorder->writer, i > 0 ? thread->stacks[i - 1] : 0, frame, &thread->stacks[i]);
+            status = capture_intern_stack(recorder->writer, i > 0 ? stack->ids[i - 1] : 0, frame, &stack->ids[i]);
         /* More than an epoch holds: the sample counts with as much of its stack as there is room for. */
         if (status == STATUS_LIMIT)
             break;
         TRY(status);
-        thread->valid = i + 1;
+        stack->valid = i + 1;
     }
-    *id = thread->valid > 0 ? thread->stacks[thread->valid - 1] : 0;
+    *id = stack->valid > 0 ? stack->ids[stack->valid - 1] : 0;
     return STATUS_OK;
+}
+
+/* The native function, where one is known, called by the innermost frame. */
+static enum status add_native_frame(struct recorder *recorder, const struct sample_cpu *cpu, uint32_t *stack) {
+    if (cpu->native_ns == 0 || (cpu->function == NULL && cpu->library == NULL))
+        return STATUS_OK;
+    struct capture_frame record = bare_frame(CAPTURE_FRAME_NATIVE);
+    uint32_t frame = 0, parent = *stack;
+    enum status status = intern_text(recorder, cpu->function != NULL ? cpu->function : "<native>", &record.function);
+    if (status == STATUS_OK)
+        status = intern_text(recorder, cpu->library, &record.file);
+    if (status == STATUS_OK)
+        status = capture_intern_frame(recorder->writer, &record, &frame);
+    if (status == STATUS_OK)
+        status = capture_intern_stack(recorder->writer, parent, frame, stack);
+    if (status != STATUS_OK)
+        *stack = parent;
+    return status == STATUS_LIMIT ? STATUS_OK : status;
 }
 
 /* Once there is a sample; or, when there is none to be had (of a process that does not run, by its CPU
@@ -256,22 +292,70 @@ static void announce(struct recorder *recorder) {
     recorder->news[0] = '\0';
 }
 
-static enum status take_sample(struct sample_sink *sink, const struct sample *sample) {
+/* What a sample's weight is made of. A part that could have been and was not is a true 0, which the first event of a
+ * thread says of all. */
+static enum status write_parts(struct recorder *recorder, const struct sample *sample, uint32_t thread,
+                               uint32_t stack) {
+    const struct capture_value cpu[] = {
+        {CAPTURE_MEASURE_CPU_PYTHON_NS, sample->cpu.python_ns},
+        {CAPTURE_MEASURE_CPU_NATIVE_NS, sample->cpu.native_ns},
+        {CAPTURE_MEASURE_CPU_KERNEL_NS, sample->cpu.kernel_ns},
+    };
+    const struct capture_value wait[] = {
+        {CAPTURE_MEASURE_WAIT_NS, sample->weight_ns},
+        {CAPTURE_MEASURE_GIL_WAIT_NS, sample->gil == SAMPLE_GIL_WAITING ? sample->weight_ns : 0},
+    };
+    bool is_wait = sample->clock == SAMPLE_CLOCK_WAIT;
+    const struct capture_value *parts = is_wait ? wait : cpu;
+    size_t count = is_wait ? sizeof wait / sizeof wait[0] : sizeof cpu / sizeof cpu[0];
+    struct capture_value values[3];
+    struct capture_event event = {.thread = thread, .stack = stack, .time_ns = sample->time_ns, .values = values};
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].amount > 0 || !recorder->told[parts[i].measure]) {
+            recorder->told[parts[i].measure] = true;
+            values[event.value_count++] = parts[i];
+        }
+    return event.value_count > 0 ? capture_write_event(recorder->writer, &event) : STATUS_OK;
+}
+
+static enum status write_sample(struct recorder *recorder, const struct sample *sample, uint32_t thread,
+                                uint32_t stack) {
     static const enum capture_gil gil[] = {[SAMPLE_GIL_NONE] = CAPTURE_GIL_NONE,
                                            [SAMPLE_GIL_HELD] = CAPTURE_GIL_HELD,
                                            [SAMPLE_GIL_WAITING] = CAPTURE_GIL_WAITING};
-    struct recorder *recorder = recorder_of(sink);
-    struct recorded_thread *thread = sample->thread->receiver;
-    struct capture_sample record = {.thread = thread->id,
+    struct capture_sample record = {.thread = thread,
+                                    .stack = stack,
                                     .time_ns = sample->time_ns,
                                     .weight_ns = sample->weight_ns,
                                     .run = sample->state == THREAD_RUNNING ? CAPTURE_RUNNING : CAPTURE_IDLE,
                                     .gil = gil[sample->gil],
                                     .collecting = sample->collecting};
-    follow_epoch(recorder, thread);
-    TRY(stack_id(recorder, thread, sample, &record.stack));
-    announce(recorder);
     return capture_write_sample(recorder->writer, &record);
+}
+
+/* The id of what the sample is charged to. */
+static enum status charged_stack(struct recorder *recorder, struct recorded_stack *stack, const struct sample *sample,
+                                 uint32_t *id) {
+    follow_epoch(recorder, stack);
+    TRY(stack_id(recorder, stack, sample, id));
+    return sample->clock == SAMPLE_CLOCK_CPU ? add_native_frame(recorder, &sample->cpu, id) : STATUS_OK;
+}
+
+static enum status take_sample(struct sample_sink *sink, const struct sample *sample) {
+    struct recorder *recorder = recorder_of(sink);
+    struct recorded_thread *thread = sample->thread->receiver;
+    struct recorded_stack *stack = &thread->stacks[sample->clock == SAMPLE_CLOCK_CPU ? FROM_INSIDE : FROM_OUTSIDE];
+    uint32_t id = 0;
+    TRY(charged_stack(recorder, stack, sample, &id));
+    announce(recorder);
+    if (sample->clock != SAMPLE_CLOCK_WALL)
+        TRY(write_parts(recorder, sample, thread->id, id));
+    if (sample->clock == SAMPLE_CLOCK_WAIT)
+        return STATUS_OK;
+    /* The event may have ended the epoch, and the stack's id with it. */
+    if (capture_writer_epoch(recorder->writer) != recorder->epoch)
+        TRY(charged_stack(recorder, stack, sample, &id));
+    return write_sample(recorder, sample, thread->id, id);
 }
 
 static enum status idle(struct sample_sink *sink, uint64_t now_ns) {

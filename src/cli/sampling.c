@@ -162,10 +162,13 @@ static enum status sample(struct sampling *sampling, struct sample_sink *sink, c
 }
 
 enum status sampling_record(struct sampling *sampling, const volatile sig_atomic_t *stop, struct error *error) {
-    static const enum capture_mode modes[] = {
-        [SAMPLING_WALL] = CAPTURE_MODE_WALL, [SAMPLING_CPU] = CAPTURE_MODE_CPU, [SAMPLING_GIL] = CAPTURE_MODE_GIL};
+    static const enum capture_mode modes[] = {[SAMPLING_WALL] = CAPTURE_MODE_WALL,
+                                              [SAMPLING_CPU] = CAPTURE_MODE_CPU,
+                                              [SAMPLING_GIL] = CAPTURE_MODE_GIL,
+                                              [SAMPLING_WAIT] = CAPTURE_MODE_CPU};
     const struct sampler_options *options = &sampling->options->sampler;
-    struct recorder_options how = {options->rate_hz, modes[options->target.mode], sampling->origin,
+    struct recorder_options how = {sampling->rate_hz > 0 ? sampling->rate_hz : options->rate_hz,
+                                   modes[options->target.mode], sampling->origin,
                                    sampling->options->quiet ? NULL : sampling->announcement};
     struct capture_writer_options writing = {.tick_ns = capture_tick_ns(how.rate_hz), .in_background = true};
     struct capture_writer *writer = NULL;

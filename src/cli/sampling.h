@@ -12,6 +12,7 @@ struct sampling_options {
     const char *capture; /* NULL: by the program's name */
     bool no_capture;
     bool quiet;
+    bool progress; /* say on a terminal what is going on */
 };
 
 /* Their values begin at SAMPLING_OPTION_FIRST. */
@@ -57,6 +58,7 @@ char *sampling_make_path(const struct sampling_options *options, char *const *co
 struct sampling {
     const struct sampling_options *options;
     const char *path;
+    double rate_hz; /* of the agent's clocks; 0: the sampler's is the only one */
     enum capture_origin origin;
     const char *announcement; /* as recorder_options' */
     /* Gives the sampler its processes. */

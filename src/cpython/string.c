@@ -94,6 +94,15 @@ static enum status append_character(struct buffer *text, uint32_t character) {
     return buffer_append(text, bytes, string_encode_utf8(character, bytes));
 }
 
+enum status string_append_characters(struct buffer *text, const uint8_t *bytes, uint32_t kind, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t character = 0;
+        widen(bytes + i * kind, kind, 1, &character);
+        TRY(append_character(text, character));
+    }
+    return STATUS_OK;
+}
+
 static enum status append_characters(struct runtime *runtime, const struct string *string, uint64_t count,
                                      struct buffer *text) {
     uint32_t characters[CHUNK_CHARACTERS];

@@ -27,6 +27,10 @@ enum status string_characters(struct runtime *runtime, const struct string *stri
 enum status string_read(struct runtime *runtime, remote_addr address, size_t max_characters, struct buffer *text,
                         bool *cut) MUST_USE;
 
+/* Appends characters as CPython keeps them, `kind` (1, 2 or 4) bytes each, as UTF-8 with lone surrogates escaped.
+ * STATUS_TORN when there is one above 0x10ffff; what came before it is appended then. */
+enum status string_append_characters(struct buffer *text, const uint8_t *bytes, uint32_t kind, size_t count) MUST_USE;
+
 /* Whether the str object at `address` is this ASCII text. */
 enum status string_equals(struct runtime *runtime, remote_addr address, const char *text, bool *equal) MUST_USE;
 

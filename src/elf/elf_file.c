@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Sections are read into memory as a whole; the largest executables there are have string tables of this order. */
-enum { SECTION_LIMIT_BYTES = 1 << 28, SECTIONS_MAX = 1 << 16 };
+enum { SECTION_LIMIT_BYTES = 1 << 28, SECTIONS_MAX = 1 << 16, SEGMENTS_MAX = 1 << 16 };
 
 struct elf_file {
     int fd;
@@ -46,6 +46,29 @@ void elf_file_free(struct elf_file *file) {
     if (file->fd >= 0)
         (void)close(file->fd);
     free(file);
+}
+
+static void read_interpreter(const struct elf_file *file, const GElf_Phdr *segment, struct elf_program *program) {
+    size_t size = segment->p_filesz < sizeof program->interpreter ? segment->p_filesz : sizeof program->interpreter - 1;
+    program->is_dynamic = true;
+    if (pread(file->fd, program->interpreter, size, (off_t)segment->p_offset) != (ssize_t)size)
+        size = 0;
+    program->interpreter[size] = '\0';
+}
+
+void elf_file_describe(struct elf_file *file, struct elf_program *program) {
+    GElf_Ehdr header;
+    size_t count = 0;
+    *program = (struct elf_program){0};
+    if (gelf_getehdr(file->elf, &header) == NULL || elf_getphdrnum(file->elf, &count) != 0)
+        return;
+    program->is_64bit = gelf_getclass(file->elf) == ELFCLASS64;
+    program->machine = header.e_machine;
+    for (size_t i = 0; i < count && i < SEGMENTS_MAX && !program->is_dynamic; i++) {
+        GElf_Phdr segment;
+        if (gelf_getphdr(file->elf, (int)i, &segment) != NULL && segment.p_type == PT_INTERP)
+            read_interpreter(file, &segment, program);
+    }
 }
 
 /* The content of a section, in libelf's keeping; NULL for one that has none or claims too much. */

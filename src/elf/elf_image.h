@@ -34,9 +34,18 @@ bool elf_image_needs(struct elf_image *image, const char *prefix);
 
 /* An object's file (libelf). */
 struct elf_file;
+
+/* What the system wants to know of an executable before it runs it. */
+struct elf_program {
+    bool is_64bit;
+    uint16_t machine;
+    bool is_dynamic;       /* it names a program interpreter (a dynamic linker) */
+    char interpreter[256]; /* PT_INTERP; "" when there is none */
+};
 /* Keeps its own descriptor; fd stays the caller's. STATUS_DAMAGED when it is no ELF file. */
 enum status elf_file_open(int fd, struct elf_file **file) MUST_USE;
 void elf_file_free(struct elf_file *file);
+void elf_file_describe(struct elf_file *file, struct elf_program *program);
 /* Address in the file's own numbering (add the load bias) of a symbol in .symtab or .dynsym. */
 enum status elf_file_find_symbol(struct elf_file *file, const char *name, uint64_t *address) MUST_USE;
 /* The same and the size of a section. */

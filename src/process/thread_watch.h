@@ -10,6 +10,7 @@ struct thread_activity {
     uint64_t cpu_ns;
     /* How often it was put on a processor: unchanged, and not running, means that it has done nothing since. */
     uint64_t switches;
+    uint64_t delay_ns; /* for how long it was ready to run and had no processor */
 };
 
 struct thread_watch;

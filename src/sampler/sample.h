@@ -6,7 +6,13 @@
 #include "cpython/code.h"
 #include "process/process.h"
 
-enum sample_frame_kind { SAMPLE_FRAME_PYTHON, SAMPLE_FRAME_NATIVE, SAMPLE_FRAME_GC };
+enum sample_frame_kind {
+    SAMPLE_FRAME_PYTHON,
+    SAMPLE_FRAME_NATIVE,
+    SAMPLE_FRAME_GC,
+    SAMPLE_FRAME_UNREADABLE,
+    SAMPLE_FRAME_CUT, /* frames were left out here */
+};
 
 /* `code` is NULL but for SAMPLE_FRAME_PYTHON. */
 struct sample_frame {
@@ -19,8 +25,8 @@ enum sample_gil { SAMPLE_GIL_NONE, SAMPLE_GIL_HELD, SAMPLE_GIL_WAITING };
 
 /* A process that is sampled. `receiver` belongs to who receives the samples. */
 struct sampled_process {
-    uint32_t number; /* from 0, in the order of their discovery */
-    struct process *process;
+    uint32_t number;         /* from 0, in the order of their discovery */
+    struct process *process; /* NULL: it is gone */
     pid_t pid;
     pid_t parent_pid; /* 0: not known */
     uint32_t version; /* PY_VERSION_HEX */
@@ -28,6 +34,7 @@ struct sampled_process {
     char **command;
     uint64_t start_ns;
     uint64_t start_unix_ns;
+    uint64_t end_ns; /* set before it is told to have ended; 0: at that moment */
     void *receiver;
 };
 

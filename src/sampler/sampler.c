@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "sampler/family.h"
+#include "sampler/roster.h"
 #include "sampler/schedule.h"
 
 #include <stdlib.h>
@@ -24,6 +25,7 @@ enum { SLACK_SHARE = 100 };
 struct sampler {
     const struct sampler_options *options;
     struct sample_sink *sink;
+    struct roster *roster; /* NULL without an agent */
     struct family *family;
     const volatile sig_atomic_t *stop;
     struct schedule schedule;
@@ -34,6 +36,17 @@ struct sampler {
     uint64_t attended_ns;
 };
 
+/* What the agent sees and what is seen from outside are to be one process each. */
+static enum status join_agents(struct sampler *sampler, struct error *error) {
+    sampler->roster = roster_new(sampler->sink);
+    if (sampler->roster == NULL)
+        return error_set(error, STATUS_FAILED, "there is not enough memory");
+    sampler->sink = roster_sink(sampler->roster, ROSTER_OUTSIDE);
+    agent_session_start(sampler->options->agents, roster_sink(sampler->roster, ROSTER_INSIDE),
+                        sampler->options->target.native_boundaries);
+    return STATUS_OK;
+}
+
 enum status sampler_new(const struct sampler_options *options, struct sample_sink *sink, struct sampler **result,
                         struct error *error) {
     struct sampler *sampler = calloc(1, sizeof *sampler);
@@ -41,8 +54,12 @@ enum status sampler_new(const struct sampler_options *options, struct sample_sin
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     sampler->options = options;
     sampler->sink = sink;
-    enum status status = family_new(&options->target, sink, &sampler->family, error);
+    enum status status = options->agents != NULL ? join_agents(sampler, error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = family_new(&options->target, sampler->sink, &sampler->family, error);
     if (status != STATUS_OK) {
+        enum status freed = roster_free(sampler->roster);
+        (void)freed;
         free(sampler);
         return status;
     }
@@ -54,9 +71,14 @@ enum status sampler_new(const struct sampler_options *options, struct sample_sin
 enum status sampler_free(struct sampler *sampler) {
     if (sampler == NULL)
         return STATUS_OK;
-    enum status status = family_free(sampler->family);
+    enum status status = STATUS_OK;
+    if (sampler->options->agents != NULL)
+        status = agent_session_finish(sampler->options->agents);
+    enum status freed = family_free(sampler->family);
+    status = status == STATUS_OK ? freed : status;
+    freed = roster_free(sampler->roster);
     free(sampler);
-    return status;
+    return status == STATUS_OK ? freed : status;
 }
 
 enum status sampler_add(struct sampler *sampler, struct process *process, struct error *error) {
@@ -72,7 +94,7 @@ enum status sampler_expect(struct sampler *sampler, pid_t pid, struct error *err
 }
 
 uint32_t sampler_process_count(const struct sampler *sampler) {
-    return family_sampled_count(sampler->family);
+    return sampler->roster != NULL ? roster_process_count(sampler->roster) : family_sampled_count(sampler->family);
 }
 
 static uint64_t earlier(uint64_t one_ns, uint64_t other_ns) {
@@ -87,6 +109,9 @@ static enum status attend(struct sampler *sampler, uint64_t now_ns) {
         sampler->stopped |= wake->woken(wake->context);
     if (sampler->options->target.blocking)
         family_serve(sampler->family);
+    /* Before the family: who has come and gone is to be known by the agent's word first. */
+    if (sampler->options->agents != NULL)
+        TRY(agent_session_attend(sampler->options->agents, now_ns));
     return family_attend(sampler->family, now_ns);
 }
 
@@ -102,8 +127,9 @@ static void sleep_towards(const struct sampler *sampler, uint64_t deadline_ns, u
     uint64_t due_ns = family_due_ns(sampler->family);
     if (sampler->options->target.blocking)
         due_ns = earlier(due_ns, now_ns + SERVE_PERIOD_NS);
-    const int fds[] = {family_fd(sampler->family),
-                       sampler->options->wake.woken != NULL ? sampler->options->wake.fd : -1};
+    const struct sampler_options *options = sampler->options;
+    const int fds[] = {family_fd(sampler->family), options->wake.woken != NULL ? options->wake.fd : -1,
+                       options->agents != NULL ? agent_session_fd(options->agents) : -1};
     *woken = clock_wait_until(earlier(until_ns, due_ns), fds, sizeof fds / sizeof fds[0]) || due_ns < until_ns;
 }
 
@@ -134,16 +160,25 @@ static bool wait_until(struct sampler *sampler, uint64_t deadline_ns, uint64_t *
     }
 }
 
+/* With an agent, who is not seen from outside may still be seen from inside. */
+static enum status look(struct sampler *sampler, uint64_t now_ns) {
+    struct agent_session *agents = sampler->options->agents;
+    if (agents != NULL)
+        TRY(agent_session_drain(agents, now_ns));
+    enum status status = family_look(sampler->family, now_ns, sampler->schedule.missed);
+    return agents != NULL && status == STATUS_NO_PROCESS ? STATUS_OK : status;
+}
+
 static enum status sample(struct sampler *sampler) {
     enum status status = STATUS_OK;
     for (;;) {
         uint64_t now_ns = clock_monotonic_ns();
         if (!wait_until(sampler, schedule_next(&sampler->schedule, now_ns), &now_ns, &status))
             break;
-        TRY(family_look(sampler->family, now_ns, sampler->schedule.missed));
+        TRY(look(sampler, now_ns));
     }
     /* The last samples stand for what is left of the time. */
-    return status == STATUS_OK ? family_look(sampler->family, clock_monotonic_ns(), sampler->schedule.missed) : status;
+    return status == STATUS_OK ? look(sampler, clock_monotonic_ns()) : status;
 }
 
 enum status sampler_run(struct sampler *sampler, const volatile sig_atomic_t *stop, struct error *error) {

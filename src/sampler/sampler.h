@@ -2,6 +2,7 @@
 #ifndef STROBE_SAMPLER_SAMPLER_H
 #define STROBE_SAMPLER_SAMPLER_H
 
+#include "sampler/agent_session.h"
 #include "sampler/target.h"
 
 #include <signal.h>
@@ -20,6 +21,7 @@ struct sampler_options {
     bool children;        /* sample what descends from the process, too */
     struct target_options target;
     struct sampler_wake wake;
+    struct agent_session *agents; /* borrowed; read out along the way. NULL: none. Then `wake` says when to stop */
 };
 
 struct sampler;

@@ -148,7 +148,9 @@ struct sample_counters *target_counters(struct target *target) {
 static enum status end_thread(struct target *target, size_t index) {
     struct target_thread *thread = target->threads[index];
     target->threads[index] = target->threads[--target->thread_count];
-    enum status status = target->sink->thread_ended(target->sink, &thread->sampled);
+    enum status status = target_thread_end_sleep(thread, target->sink, &target->counters);
+    enum status ended = target->sink->thread_ended(target->sink, &thread->sampled);
+    status = status == STATUS_OK ? ended : status;
     target_thread_release(thread);
     free((char *)(uintptr_t)thread->sampled.name);
     free(thread);
@@ -305,6 +307,11 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
         thread->watch = NULL;
     if (thread->watch != NULL && thread_watch_activity(thread->watch, &thread->activity) == STATUS_OK)
         thread->cpu_start_ns = thread->activity.cpu_ns;
+    /* Waiting is counted from where its CPU time is. */
+    if (target->options.mode == SAMPLING_WAIT)
+        thread->sampled_ns = listing->now_ns;
+    thread->charged = thread->activity;
+    thread->ready_from_ns = thread->activity.delay_ns;
     thread->run = system != NULL ? system->state : THREAD_RUNNING;
     if (name != NULL)
         thread->sampled.name = strdup(name->name);
@@ -409,6 +416,8 @@ static enum status list_threads(struct target *target, uint64_t now_ns) {
 }
 
 static enum status forget_code(struct target *target) {
+    for (size_t i = 0; i < target->thread_count; i++)
+        TRY(target_thread_end_sleep(target->threads[i], target->sink, &target->counters));
     TRY(target->sink->code_forgotten(target->sink, &target->sampled));
     for (size_t i = 0; i < target->thread_count; i++) {
         target->threads[i]->count = 0;
@@ -502,7 +511,9 @@ static enum status look_at_threads(struct target *target, uint64_t now_ns) {
         look.interp = interp_of(target, target->threads[i]);
         if (look.interp == NULL)
             continue;
-        enum status status = target_thread_look(target->threads[i], &look);
+        enum status status = target->options.mode == SAMPLING_WAIT
+                                 ? target_thread_look_waiting(target->threads[i], &look)
+                                 : target_thread_look(target->threads[i], &look);
         if (status == STATUS_NO_PROCESS)
             target->list_stale = true;
         else

@@ -5,7 +5,12 @@
 
 #include "sampler/sample.h"
 
-enum sampling_mode { SAMPLING_WALL, SAMPLING_CPU, SAMPLING_GIL };
+enum sampling_mode {
+    SAMPLING_WALL,
+    SAMPLING_CPU,
+    SAMPLING_GIL,
+    SAMPLING_WAIT, /* only threads that do not run; weights are wall time without CPU time */
+};
 
 struct target_options {
     enum sampling_mode mode;

@@ -13,6 +13,10 @@ enum {
 /* States change rarely compared with stacks, and cost as much to read. */
 static const uint64_t STATE_PERIOD_NS = NS_PER_MS;
 static const uint64_t GIL_PERIOD_NS = 10 * NS_PER_MS;
+/* What one long wait came to is told this often before it is over. */
+static const uint64_t SLEEP_PERIOD_NS = NS_PER_S;
+/* Of a thread that runs, the stack is read when others have kept it from running for so long. */
+static const uint64_t LEAST_DELAY_NS = NS_PER_MS;
 /* CPU clocks of running threads are brought up to date at the kernel's ticks: smaller differences mean nothing. */
 static const uint64_t CPU_SLACK_NS = 10 * NS_PER_MS;
 
@@ -83,7 +87,8 @@ static void read_gil(struct target_thread *thread, const struct thread_look *loo
     }
     if (thread->gil == SAMPLE_GIL_HELD)
         thread->gil = SAMPLE_GIL_NONE;
-    if (look->now_ns - thread->gil_checked_ns < GIL_PERIOD_NS || interp->gil == 0 || thread->watch == NULL)
+    bool due = look->options->mode == SAMPLING_WAIT || look->now_ns - thread->gil_checked_ns >= GIL_PERIOD_NS;
+    if (!due || interp->gil == 0 || thread->watch == NULL)
         return;
     thread->gil_checked_ns = look->now_ns;
     remote_addr futex = read_futex(thread, look);
@@ -218,6 +223,90 @@ static bool is_wanted(const struct target_thread *thread, enum sampling_mode mod
     if (mode == SAMPLING_GIL)
         return thread->gil == SAMPLE_GIL_HELD;
     return weight_ns > 0;
+}
+
+static enum status hand_on_wait(struct target_thread *thread, struct sample_sink *sink,
+                                struct sample_counters *counters, uint64_t time_ns, uint64_t weight_ns,
+                                size_t unchanged) {
+    struct sample sample = {
+        .thread = &thread->sampled,
+        .time_ns = time_ns,
+        .weight_ns = weight_ns,
+        .clock = SAMPLE_CLOCK_WAIT,
+        .state = thread->run,
+        .gil = thread->gil,
+        .frames = thread->frames,
+        .count = thread->count,
+        .unchanged = unchanged,
+    };
+    if (weight_ns == 0)
+        return STATUS_OK;
+    counters->taken++;
+    return sink->sample(sink, &sample);
+}
+
+/* Charges the stack at hand with all time up to until_ns in which the thread neither ran nor wanted to, and that no
+ * stack was charged with yet: also with waits between the looks that none saw. So the sums are exact, and each place
+ * that a thread waits at gets its share by the chance of being seen there. */
+static enum status charge_wait(struct target_thread *thread, struct sample_sink *sink, struct sample_counters *counters,
+                               uint64_t until_ns, size_t unchanged) {
+    uint64_t wall_ns = until_ns - thread->sampled_ns;
+    uint64_t ran_ns = thread->activity.cpu_ns - thread->charged.cpu_ns;
+    uint64_t ready_ns = thread->activity.delay_ns - thread->ready_from_ns;
+    thread->sampled_ns = until_ns;
+    thread->charged.cpu_ns = thread->activity.cpu_ns;
+    thread->ready_from_ns = thread->activity.delay_ns;
+    return hand_on_wait(thread, sink, counters, until_ns, wall_ns > ran_ns + ready_ns ? wall_ns - ran_ns - ready_ns : 0,
+                        unchanged);
+}
+
+/* The same for the time in which it was ready and others had the processors: the place that it runs at waited. */
+static enum status charge_delay(struct target_thread *thread, const struct thread_look *look, size_t unchanged) {
+    uint64_t delay_ns = thread->activity.delay_ns - thread->charged.delay_ns;
+    thread->charged.delay_ns = thread->activity.delay_ns;
+    return hand_on_wait(thread, look->sink, look->counters, look->now_ns, delay_ns, unchanged);
+}
+
+/* A long sleep is one sample, handed on when it is over, or now and then. */
+enum status target_thread_end_sleep(struct target_thread *thread, struct sample_sink *sink,
+                                    struct sample_counters *counters) {
+    uint64_t asleep_ns = thread->asleep_ns;
+    thread->asleep_ns = 0;
+    if (asleep_ns <= thread->sampled_ns)
+        return STATUS_OK;
+    return charge_wait(thread, sink, counters, asleep_ns, thread->count);
+}
+
+enum status target_thread_look_waiting(struct target_thread *thread, const struct thread_look *look) {
+    bool asleep = false, taken = false;
+    size_t unchanged = thread->count;
+    struct thread_activity before = thread->activity;
+    if (thread->watch == NULL)
+        return STATUS_OK;
+    enum status status = read_activity(thread, look->now_ns, &asleep);
+    if (status == STATUS_OK && asleep && thread->has_stack) {
+        thread->asleep_ns = look->now_ns;
+        bool due = look->now_ns - thread->sampled_ns >= SLEEP_PERIOD_NS;
+        return due ? target_thread_end_sleep(thread, look->sink, look->counters) : STATUS_OK;
+    }
+    struct thread_activity now = thread->activity;
+    thread->activity = before;
+    TRY(target_thread_end_sleep(thread, look->sink, look->counters));
+    TRY(status);
+    thread->activity = now;
+    thread->sampled.cpu_ns = now.cpu_ns - thread->cpu_start_ns;
+    thread->has_stack = false;
+    bool runs = thread->run == THREAD_RUNNING;
+    if (runs && now.delay_ns - thread->charged.delay_ns < LEAST_DELAY_NS)
+        return STATUS_OK;
+    read_gil(thread, look);
+    TRY(read_stack(thread, look, false, &unchanged, &taken));
+    if (!taken)
+        return STATUS_OK;
+    if (runs)
+        return charge_delay(thread, look, unchanged);
+    thread->has_stack = true;
+    return charge_wait(thread, look->sink, look->counters, look->now_ns, unchanged);
 }
 
 enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) {

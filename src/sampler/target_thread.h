@@ -24,6 +24,10 @@ struct target_thread {
     uint64_t activity_read_ns;
     struct thread_activity activity_at_check; /* what it was when `run` was last read */
     remote_addr futex;                        /* that it waited on before the pause, when blocking */
+    /* Of a thread whose waiting is sampled: up to where its clocks are accounted for. */
+    struct thread_activity charged;
+    uint64_t ready_from_ns; /* what delay_ns was at sampled_ns */
+    uint64_t asleep_ns;     /* when it was last seen asleep where its stack is still the same; 0: not */
     bool activity_known;
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool listed;                  /* mark of the list's last reading */
@@ -50,6 +54,11 @@ struct thread_look {
 enum status target_thread_read_before_pause(struct target_thread *thread, uint64_t now_ns) MUST_USE;
 /* Takes a sample of one thread, if there is one to take. STATUS_NO_PROCESS: the thread has ended. */
 enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) MUST_USE;
+/* The same in SAMPLING_WAIT. */
+enum status target_thread_look_waiting(struct target_thread *thread, const struct thread_look *look) MUST_USE;
+/* Hands on the wait of a thread that was asleep at the last look: before it ends, or its stack is forgotten. */
+enum status target_thread_end_sleep(struct target_thread *thread, struct sample_sink *sink,
+                                    struct sample_counters *counters) MUST_USE;
 void target_thread_release(struct target_thread *thread);
 
 #endif

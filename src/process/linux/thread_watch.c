@@ -70,7 +70,7 @@ enum status thread_watch_activity(struct thread_watch *watch, struct thread_acti
         return STATUS_NOT_FOUND;
     TRY(read_again(watch->schedstat_fd, text));
     activity->cpu_ns = strtoull(text, &next, 10);
-    (void)strtoull(next, &next, 10);
+    activity->delay_ns = strtoull(next, &next, 10);
     activity->switches = strtoull(next, &next, 10);
     /* Kernels without CONFIG_SCHED_INFO give zeros. */
     return activity->switches == 0 ? STATUS_NOT_FOUND : STATUS_OK;

@@ -1,0 +1,161 @@
+#include "sampler/agent_process.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The agent gives the lowest free slot to a new thread: it is most likely not far behind those in use. */
+enum { SLOTS_AHEAD = 16 };
+static const uint64_t ALL_SLOTS_PERIOD_NS = 50 * NS_PER_MS;
+
+/* What can be had only while the process lives. What cannot costs precision, not the process. */
+static void look_at_process(struct agent_process *made) {
+    struct error ignored = {0};
+    const struct wire_region *facts = &made->region.facts;
+    if (process_open(facts->pid, &made->sampled.process, &ignored) != STATUS_OK) {
+        made->sampled.process = NULL;
+        return;
+    }
+    struct process *process = made->sampled.process;
+    struct runtime_symbols symbols = {.runtime = facts->runtime,
+                                      .minor_hint = (int)(facts->python_version >> 16 & 0xff)};
+    made->sampled.pid = process_pid(process);
+    made->sampled.command = process_command(process);
+    memory_pages_init(&made->pages, process_memory(process));
+    if (runtime_open(&made->runtime, process_memory(process), &made->pages.memory, &symbols, &ignored) != STATUS_OK ||
+        cpu_split_new(process, &made->runtime.layout, facts->eval_address, &made->split) != STATUS_OK)
+        made->split = NULL;
+}
+
+enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial,
+                              struct sample_sink *sink, struct agent_process **result) {
+    const struct wire_region *facts = &region->facts;
+    uint64_t now_ns = clock_monotonic_ns();
+    uint64_t start_ns = facts->start_ns < now_ns ? facts->start_ns : now_ns;
+    pid_t pid = 0;
+    struct agent_process *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        agent_region_close(region);
+        return STATUS_FAILED;
+    }
+    (void)agent_folder_parse_name(name, &pid, &made->incarnation);
+    strcpy(made->name, name);
+    made->region = *region;
+    made->alive_ns = now_ns;
+    made->codes = (struct agent_codes){.format = linetable_format_of((int)(facts->python_version >> 16 & 0xff)),
+                                       .last_serial = last_serial};
+    made->sampled = (struct sampled_process){
+        .pid = facts->pid,
+        .parent_pid = facts->parent_pid,
+        .version = facts->python_version,
+        .free_threaded = facts->free_threaded != 0,
+        .start_ns = start_ns,
+        .start_unix_ns = clock_unix_ns() - (now_ns - start_ns),
+    };
+    look_at_process(made);
+    *result = made;
+    return sink->process_started(sink, &made->sampled);
+}
+
+static struct agent_reading reading_of(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
+                                       void *scratch) {
+    return (struct agent_reading){
+        .sink = sink,
+        .counters = &process->counters,
+        .codes = &process->codes,
+        .split = process->split,
+        .memory = process->sampled.process != NULL ? process_memory(process->sampled.process) : NULL,
+        .native_boundaries = native_boundaries,
+        .free_threaded = process->sampled.free_threaded,
+        .scratch = scratch,
+    };
+}
+
+static enum status start_thread(struct agent_process *process, struct sample_sink *sink, uint32_t index) {
+    struct wire_ring ring;
+    TRY(agent_region_ring(&process->region, index, &ring));
+    struct agent_thread *thread = malloc(sizeof *thread);
+    if (thread == NULL)
+        return STATUS_FAILED;
+    agent_thread_init(thread, &process->sampled, &ring);
+    process->threads[index] = thread;
+    return sink->thread_started(sink, &thread->sampled);
+}
+
+static enum status end_thread(struct agent_process *process, struct sample_sink *sink, uint32_t index) {
+    struct agent_thread *thread = process->threads[index];
+    process->threads[index] = NULL;
+    enum status status = sink->thread_ended(sink, &thread->sampled);
+    agent_thread_release(thread, &process->codes);
+    free(thread);
+    return status;
+}
+
+static enum status finish_thread(struct agent_process *process, const struct agent_reading *reading, uint32_t index) {
+    const struct wire_slot *slot = agent_region_slot(&process->region, index);
+    TRY(agent_thread_finish(process->threads[index], reading, slot->end_ns, slot->end_cpu_ns));
+    return end_thread(process, reading->sink, index);
+}
+
+static enum status attend_slot(struct agent_process *process, const struct agent_reading *reading, uint32_t index) {
+    struct wire_slot *slot = agent_region_slot(&process->region, index);
+    /* Before the ring is read: what ended has written all by then. */
+    uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
+    bool in_use = state == WIRE_SLOT_LIVE || state == WIRE_SLOT_ENDED;
+    if (process->threads[index] == NULL && in_use)
+        TRY(start_thread(process, reading->sink, index));
+    if (process->threads[index] == NULL)
+        return STATUS_OK;
+    TRY(agent_thread_drain(process->threads[index], reading));
+    if (state != WIRE_SLOT_ENDED)
+        return STATUS_OK;
+    TRY(finish_thread(process, reading, index));
+    atomic_store_explicit(&slot->state, WIRE_SLOT_FREE, memory_order_release);
+    return STATUS_OK;
+}
+
+enum status agent_process_drain(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
+                                void *scratch, bool everything, uint64_t now_ns) {
+    struct agent_reading reading = reading_of(process, sink, native_boundaries, scratch);
+    uint32_t limit = process->slot_limit + SLOTS_AHEAD < WIRE_SLOTS ? process->slot_limit + SLOTS_AHEAD : WIRE_SLOTS;
+    if (everything || now_ns - process->slots_seen_ns >= ALL_SLOTS_PERIOD_NS) {
+        process->slots_seen_ns = now_ns;
+        process->slot_limit = 0;
+        limit = WIRE_SLOTS;
+    }
+    for (uint32_t i = 0; i < limit; i++) {
+        TRY(attend_slot(process, &reading, i));
+        if (process->threads[i] != NULL && process->slot_limit <= i)
+            process->slot_limit = i + 1;
+    }
+    uint64_t no_slot = atomic_load_explicit(&agent_region_header(&process->region)->no_slot, memory_order_relaxed);
+    process->counters.errors += no_slot > process->no_slot_seen ? no_slot - process->no_slot_seen : 0;
+    process->no_slot_seen = no_slot;
+    return STATUS_OK;
+}
+
+bool agent_process_alive(const struct agent_process *process) {
+    if (process->sampled.process != NULL)
+        return process_alive(process->sampled.process);
+    /* It was gone before it could be opened, or may not be. */
+    return kill(process->sampled.pid, 0) == 0 || errno != ESRCH;
+}
+
+enum status agent_process_free(struct agent_process *process, struct sample_sink *sink) {
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < WIRE_SLOTS; i++) {
+        enum status ended = process->threads[i] != NULL ? end_thread(process, sink, i) : STATUS_OK;
+        status = status == STATUS_OK ? ended : status;
+    }
+    enum status ended = sink->process_ended(sink, &process->sampled, &process->counters);
+    cpu_split_free(process->split);
+    memory_pages_release(&process->pages);
+    agent_codes_release(&process->codes);
+    agent_region_close(&process->region);
+    process_free(process->sampled.process);
+    free(process);
+    return status == STATUS_OK ? ended : status;
+}

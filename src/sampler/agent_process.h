@@ -1,0 +1,41 @@
+/* One process in which the agent works. Private to agent_*.c. */
+#ifndef STROBE_SAMPLER_AGENT_PROCESS_H
+#define STROBE_SAMPLER_AGENT_PROCESS_H
+
+#include "base/memory_pages.h"
+#include "sampler/agent_folder.h"
+#include "sampler/agent_region.h"
+#include "sampler/agent_thread.h"
+
+struct agent_process {
+    char name[AGENT_NAME_BYTES]; /* of the region's file */
+    uint32_t incarnation;        /* how many programs have had this process id before */
+    struct sampled_process sampled;
+    struct agent_region region;
+    struct memory_pages pages;
+    struct runtime runtime; /* valid with `process` */
+    struct agent_codes codes;
+    struct cpu_split *split; /* NULL: not known */
+    struct sample_counters counters;
+    struct agent_thread *threads[WIRE_SLOTS]; /* NULL: none has the slot */
+    uint32_t slot_limit;                      /* no slot from here on was in use when last looked at all */
+    uint64_t slots_seen_ns;                   /* when that was */
+    uint64_t alive_ns;                        /* when it was last known to be alive */
+    uint64_t no_slot_seen;
+    bool off_told;
+};
+
+/* Takes over the region. Tells the sink of the process. `last_serial` is the session's. */
+enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial,
+                              struct sample_sink *sink, struct agent_process **process) MUST_USE;
+/* Tells the sink that its threads and the process have ended, and frees it. */
+enum status agent_process_free(struct agent_process *process, struct sample_sink *sink) MUST_USE;
+
+/* Takes what stands in its rings. `everything`: all slots are looked at, not only those that are likely to be in use.
+ */
+enum status agent_process_drain(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
+                                void *scratch, bool everything, uint64_t now_ns) MUST_USE;
+/* Whether it still lives, as far as can be told. */
+bool agent_process_alive(const struct agent_process *process);
+
+#endif

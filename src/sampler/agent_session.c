@@ -1,0 +1,289 @@
+#include "sampler/agent_session.h"
+
+#include "base/clock.h"
+#include "sampler/agent_process.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How often processes are asked whether they live, and the folder is searched where nothing tells of files. */
+static const uint64_t ALIVE_PERIOD_NS = 50 * NS_PER_MS;
+static const uint64_t SEARCH_PERIOD_NS = 50 * NS_PER_MS;
+/* How long a region may take from its making to its being finished. */
+static const uint64_t PATIENCE_NS = 10 * NS_PER_S;
+
+enum {
+    MAX_PENDING = 4096,
+    MAX_PROCESSES = 1 << 16,
+    MAX_COMPLAINTS = 8,
+    COMPLAINT_BYTES = WIRE_REASON_BYTES + 128,
+};
+
+/* A file that is no finished region yet. */
+struct pending {
+    char name[AGENT_NAME_BYTES];
+    uint64_t since_ns;
+};
+
+struct agent_session {
+    struct agent_folder folder;
+    struct sample_sink *sink; /* NULL until it is started */
+    bool native_boundaries;
+    struct agent_process **processes;
+    size_t count, capacity;
+    struct pending *pending;
+    size_t pending_count, pending_capacity;
+    uint32_t process_count;
+    uint32_t last_serial;
+    uint64_t alive_ns, searched_ns;
+    void *scratch;
+    enum status news_status; /* of what the folder's callback could not return */
+    char complaints[MAX_COMPLAINTS][COMPLAINT_BYTES];
+    size_t complaint_count, complaints_given;
+};
+
+enum status agent_session_open(struct agent_session **result, struct error *error) {
+    struct agent_session *session = calloc(1, sizeof *session);
+    void *scratch = aligned_alloc(64, WIRE_RING_BYTES);
+    if (session == NULL || scratch == NULL) {
+        free(session);
+        free(scratch);
+        return error_set(error, STATUS_FAILED, "there is not enough memory");
+    }
+    session->scratch = scratch;
+    session->last_serial = AGENT_CODE_FIRST_SERIAL;
+    enum status status = agent_folder_open(&session->folder, error);
+    if (status != STATUS_OK) {
+        free(scratch);
+        free(session);
+        return status;
+    }
+    *result = session;
+    return STATUS_OK;
+}
+
+void agent_session_close(struct agent_session *session) {
+    if (session == NULL)
+        return;
+    agent_folder_close(&session->folder);
+    free(session->processes);
+    free(session->pending);
+    free(session->scratch);
+    free(session);
+}
+
+const char *agent_session_folder(const struct agent_session *session) {
+    return session->folder.path;
+}
+
+void agent_session_start(struct agent_session *session, struct sample_sink *sink, bool native_boundaries) {
+    session->sink = sink;
+    session->native_boundaries = native_boundaries;
+}
+
+int agent_session_fd(const struct agent_session *session) {
+    return session->folder.news_fd;
+}
+
+uint32_t agent_session_process_count(const struct agent_session *session) {
+    return session->process_count;
+}
+
+const char *agent_session_next_complaint(struct agent_session *session) {
+    return session->complaints_given < session->complaint_count ? session->complaints[session->complaints_given++]
+                                                                : NULL;
+}
+
+static void complain(struct agent_session *session, pid_t pid, const char *reason) {
+    if (session->complaint_count < MAX_COMPLAINTS)
+        (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
+                       "the agent does not work in process %d: %s (--no-agent samples from outside)", (int)pid, reason);
+}
+
+static bool is_known(const struct agent_session *session, const char *name) {
+    for (size_t i = 0; i < session->count; i++)
+        if (strcmp(session->processes[i]->name, name) == 0)
+            return true;
+    for (size_t i = 0; i < session->pending_count; i++)
+        if (strcmp(session->pending[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static enum status reserve(void **items, size_t *capacity, size_t count, size_t item_bytes) {
+    if (count <= *capacity)
+        return STATUS_OK;
+    size_t wanted = *capacity > 0 ? *capacity * 2 : 8;
+    void *grown = realloc(*items, wanted * item_bytes);
+    if (grown == NULL)
+        return STATUS_FAILED;
+    *items = grown;
+    *capacity = wanted;
+    return STATUS_OK;
+}
+
+static void note_file(void *context, const char *name) {
+    struct agent_session *session = context;
+    pid_t pid = 0;
+    uint32_t incarnation = 0;
+    if (!agent_folder_parse_name(name, &pid, &incarnation) || is_known(session, name) ||
+        session->pending_count >= MAX_PENDING)
+        return;
+    session->news_status = reserve((void **)&session->pending, &session->pending_capacity, session->pending_count + 1,
+                                   sizeof session->pending[0]);
+    if (session->news_status != STATUS_OK)
+        return;
+    struct pending *pending = &session->pending[session->pending_count++];
+    *pending = (struct pending){.since_ns = clock_monotonic_ns()};
+    strcpy(pending->name, name);
+}
+
+static enum status drain_process(struct agent_session *session, struct agent_process *process, bool everything,
+                                 uint64_t now_ns) {
+    return agent_process_drain(process, session->sink, session->native_boundaries, session->scratch, everything,
+                               now_ns);
+}
+
+/* It has ended or become another program: what its rings hold is all there will ever be. */
+static enum status end_process(struct agent_session *session, size_t index, uint64_t now_ns) {
+    struct agent_process *process = session->processes[index];
+    enum status status = drain_process(session, process, true, now_ns);
+    session->processes[index] = session->processes[--session->count];
+    (void)unlinkat(session->folder.fd, process->name, 0);
+    if (process->sampled.end_ns == 0)
+        process->sampled.end_ns = now_ns;
+    enum status ended = agent_process_free(process, session->sink);
+    return status == STATUS_OK ? ended : status;
+}
+
+/* Who has exec'd is told of anew, by the same process id. */
+static enum status end_predecessors(struct agent_session *session, pid_t own_pid, uint64_t now_ns) {
+    for (size_t i = session->count; i-- > 0;)
+        if (session->processes[i]->region.facts.pid == own_pid)
+            TRY(end_process(session, i, now_ns));
+    return STATUS_OK;
+}
+
+static enum status take_region(struct agent_session *session, const char *name, struct agent_region *region,
+                               uint64_t now_ns) {
+    struct agent_process *process = NULL;
+    enum status status = end_predecessors(session, region->facts.pid, now_ns);
+    if (status == STATUS_OK && session->count == MAX_PROCESSES)
+        status = STATUS_LIMIT;
+    if (status == STATUS_OK)
+        status =
+            reserve((void **)&session->processes, &session->capacity, session->count + 1, sizeof session->processes[0]);
+    if (status != STATUS_OK) {
+        agent_region_close(region);
+        return status == STATUS_LIMIT ? STATUS_OK : status;
+    }
+    status = agent_process_new(name, region, &session->last_serial, session->sink, &process);
+    if (process != NULL)
+        session->processes[session->count++] = process;
+    session->process_count += process != NULL;
+    return status;
+}
+
+/* *settled: it need not be tried again. */
+static enum status try_pending(struct agent_session *session, const struct pending *pending, uint64_t now_ns,
+                               bool *settled) {
+    struct agent_region region;
+    enum status status = agent_region_open(session->folder.fd, pending->name, &region);
+    *settled = status != STATUS_TORN || now_ns - pending->since_ns >= PATIENCE_NS;
+    if (status == STATUS_OK && region.is_whole)
+        return take_region(session, pending->name, &region, now_ns);
+    if (status == STATUS_OK) {
+        complain(session, region.facts.pid, region.facts.reason);
+        agent_region_close(&region);
+    }
+    if (*settled)
+        (void)unlinkat(session->folder.fd, pending->name, 0);
+    return status == STATUS_FAILED ? status : STATUS_OK;
+}
+
+/* By process id, then by how many programs it has been. */
+static int compare_pending(const void *left, const void *right) {
+    pid_t pids[2] = {0, 0};
+    uint32_t incarnations[2] = {0, 0};
+    (void)agent_folder_parse_name(((const struct pending *)left)->name, &pids[0], &incarnations[0]);
+    (void)agent_folder_parse_name(((const struct pending *)right)->name, &pids[1], &incarnations[1]);
+    if (pids[0] != pids[1])
+        return pids[0] < pids[1] ? -1 : 1;
+    return (incarnations[0] > incarnations[1]) - (incarnations[0] < incarnations[1]);
+}
+
+static enum status try_all_pending(struct agent_session *session, uint64_t now_ns) {
+    if (session->pending_count > 1)
+        qsort(session->pending, session->pending_count, sizeof session->pending[0], compare_pending);
+    size_t left = 0;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < session->pending_count; i++) {
+        bool settled = false;
+        if (status == STATUS_OK)
+            status = try_pending(session, &session->pending[i], now_ns, &settled);
+        if (!settled)
+            session->pending[left++] = session->pending[i];
+    }
+    session->pending_count = left;
+    return status;
+}
+
+static enum status look_for_files(struct agent_session *session, bool search, uint64_t now_ns) {
+    bool lost = false;
+    session->news_status = STATUS_OK;
+    agent_folder_read_news(&session->folder, note_file, session, &lost);
+    bool due = lost && (session->folder.news_fd >= 0 || now_ns - session->searched_ns >= SEARCH_PERIOD_NS);
+    if (search || due) {
+        session->searched_ns = now_ns;
+        agent_folder_search(&session->folder, note_file, session);
+    }
+    return session->news_status;
+}
+
+enum status agent_session_attend(struct agent_session *session, uint64_t now_ns) {
+    TRY(look_for_files(session, false, now_ns));
+    return session->pending_count > 0 ? try_all_pending(session, now_ns) : STATUS_OK;
+}
+
+static void look_at_state(struct agent_session *session, struct agent_process *process) {
+    char reason[WIRE_REASON_BYTES];
+    if (process->off_told || agent_region_state(&process->region) != WIRE_OFF)
+        return;
+    process->off_told = true;
+    agent_region_reason(&process->region, reason);
+    complain(session, process->sampled.pid, reason);
+}
+
+enum status agent_session_drain(struct agent_session *session, uint64_t now_ns) {
+    TRY(agent_session_attend(session, now_ns));
+    bool ask = now_ns - session->alive_ns >= ALIVE_PERIOD_NS;
+    session->alive_ns = ask ? now_ns : session->alive_ns;
+    for (size_t i = session->count; i-- > 0;) {
+        struct agent_process *process = session->processes[i];
+        /* Asked first: what it wrote before it died is there by now. */
+        bool alive = !ask || agent_process_alive(process);
+        look_at_state(session, process);
+        if (alive)
+            TRY(drain_process(session, process, false, now_ns));
+        else
+            TRY(end_process(session, i, now_ns));
+    }
+    return STATUS_OK;
+}
+
+enum status agent_session_finish(struct agent_session *session) {
+    uint64_t now_ns = clock_monotonic_ns();
+    enum status status = look_for_files(session, true, now_ns);
+    if (status == STATUS_OK)
+        status = try_all_pending(session, now_ns);
+    while (session->count > 0) {
+        size_t last = session->count - 1;
+        look_at_state(session, session->processes[last]);
+        agent_region_control(&session->processes[last]->region, WIRE_CONTROL_PAUSE);
+        enum status ended = end_process(session, last, clock_monotonic_ns());
+        status = status == STATUS_OK ? ended : status;
+    }
+    return status;
+}

@@ -1,0 +1,275 @@
+#include "sampler/agent_thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A stack is at most what one record holds, on top of what was there before. */
+enum { MAX_FRAMES = 1 << 20 };
+
+void agent_thread_init(struct agent_thread *thread, struct sampled_process *process, const struct wire_ring *ring) {
+    /* Once: its other user may change it at any time. */
+    const struct wire_slot slot = *ring->slot;
+    *thread = (struct agent_thread){
+        .sampled = {.process = process, .native_id = slot.tid, .thread_id = slot.thread_id, .interpreter = -1},
+        .ring = *ring,
+        .start_cpu_ns = slot.start_cpu_ns,
+        .charged_cpu_ns = slot.start_cpu_ns,
+        .last = {.cpu_ns = slot.start_cpu_ns, .user_us = slot.start_user_us, .system_us = slot.start_system_us},
+    };
+}
+
+static void cut_raw(struct agent_thread *thread, struct agent_codes *codes, size_t count) {
+    while (thread->raw_count > count)
+        agent_code_drop(codes, thread->raw[--thread->raw_count].code);
+}
+
+void agent_thread_release(struct agent_thread *thread, struct agent_codes *codes) {
+    cut_raw(thread, codes, 0);
+    for (size_t i = 0; i < thread->codes.capacity; i++)
+        if (thread->codes.entries[i].used)
+            agent_code_drop(codes, (struct agent_code *)(uintptr_t)thread->codes.entries[i].value);
+    map_release(&thread->codes);
+    free(thread->raw);
+    free(thread->frames);
+}
+
+static enum status reserve(void **items, size_t *capacity, size_t count, size_t item_bytes) {
+    if (count <= *capacity)
+        return STATUS_OK;
+    size_t wanted = *capacity > 0 ? *capacity : 32;
+    while (wanted < count)
+        wanted *= 2;
+    void *grown = realloc(*items, wanted * item_bytes);
+    if (grown == NULL)
+        return STATUS_FAILED;
+    *items = grown;
+    *capacity = wanted;
+    return STATUS_OK;
+}
+
+static struct agent_code *known_code(const struct agent_thread *thread, uint64_t address) {
+    uint64_t known = 0;
+    return map_get(&thread->codes, address, &known) ? (struct agent_code *)(uintptr_t)known : NULL;
+}
+
+static enum status take_code(struct agent_thread *thread, const struct agent_reading *reading,
+                             const struct wire_code *record, size_t size_bytes) {
+    struct agent_code *code = NULL;
+    enum status status = agent_codes_take(reading->codes, record, size_bytes, reading->memory, &code);
+    if (status == STATUS_DAMAGED || status == STATUS_LIMIT) {
+        reading->counters->errors++;
+        return STATUS_OK;
+    }
+    TRY(status);
+    struct agent_code *before = known_code(thread, record->address);
+    status = map_set(&thread->codes, record->address, (uint64_t)(uintptr_t)code);
+    agent_code_drop(reading->codes, status == STATUS_OK ? before : code);
+    return status;
+}
+
+static void push_raw(struct agent_thread *thread, struct agent_code *code, int32_t instruction_bytes, uint32_t kind) {
+    if (code != NULL)
+        agent_code_hold(code);
+    thread->raw[thread->raw_count++] =
+        (struct agent_frame){.code = code, .instruction_bytes = instruction_bytes, .kind = kind};
+}
+
+/* Rebuilds the stack. Where the sample leans on more than is known, something was lost; what it leaned on is a gap. */
+static enum status take_frames(struct agent_thread *thread, const struct agent_reading *reading,
+                               const struct wire_sample *sample, const struct wire_frame *frames) {
+    if ((size_t)sample->kept + sample->frame_count > MAX_FRAMES)
+        return STATUS_DAMAGED;
+    cut_raw(thread, reading->codes, sample->kept);
+    bool has_gap = thread->raw_count < sample->kept;
+    TRY(reserve((void **)&thread->raw, &thread->raw_capacity, (size_t)sample->kept + sample->frame_count,
+                sizeof thread->raw[0]));
+    while (thread->raw_count < sample->kept)
+        push_raw(thread, NULL, -1, WIRE_FRAME_CUT);
+    for (size_t i = sample->frame_count; i-- > 0;) {
+        struct agent_code *code = frames[i].kind == WIRE_FRAME_PYTHON ? known_code(thread, frames[i].code) : NULL;
+        push_raw(thread, code, frames[i].instruction_bytes, frames[i].kind);
+    }
+    return has_gap ? STATUS_TORN : STATUS_OK;
+}
+
+static struct sample_frame shown_frame(const struct agent_frame *raw) {
+    struct sample_frame frame = {.instruction_bytes = -1, .kind = SAMPLE_FRAME_NATIVE};
+    if (raw->kind == WIRE_FRAME_CUT)
+        frame.kind = SAMPLE_FRAME_CUT;
+    else if (raw->kind != WIRE_FRAME_NATIVE)
+        frame.kind = raw->code != NULL ? SAMPLE_FRAME_PYTHON : SAMPLE_FRAME_UNREADABLE;
+    if (frame.kind == SAMPLE_FRAME_PYTHON) {
+        frame.code = &raw->code->code;
+        frame.instruction_bytes = raw->instruction_bytes;
+    }
+    return frame;
+}
+
+/* Brings the frames that are shown up to date with the raw ones. *unchanged: how many of them are as before. */
+static enum status show_frames(struct agent_thread *thread, const struct agent_reading *reading, size_t kept,
+                               size_t *unchanged) {
+    size_t from = kept < thread->raw_count ? kept : thread->raw_count;
+    size_t count = from > 0 ? thread->raw[from - 1].shown : 0;
+    *unchanged = count < thread->count ? count : thread->count;
+    TRY(reserve((void **)&thread->frames, &thread->capacity, count + thread->raw_count - from + 1,
+                sizeof thread->frames[0]));
+    for (size_t i = from; i < thread->raw_count; i++) {
+        struct agent_frame *raw = &thread->raw[i];
+        /* The outermost one is how the program began. */
+        if (raw->kind != WIRE_FRAME_NATIVE || (reading->native_boundaries && count > 0))
+            thread->frames[count++] = shown_frame(raw);
+        raw->shown = count;
+    }
+    thread->count = count;
+    return STATUS_OK;
+}
+
+/* The same parts of another sum. */
+static void scale_parts(struct sample_cpu *cpu, uint64_t sum_ns) {
+    uint64_t before_ns = cpu->python_ns + cpu->native_ns + cpu->kernel_ns;
+    if (before_ns == sum_ns)
+        return;
+    if (before_ns == 0) {
+        cpu->python_ns = sum_ns;
+        return;
+    }
+    double factor = (double)sum_ns / (double)before_ns;
+    uint64_t native_ns = (uint64_t)((double)cpu->native_ns * factor);
+    uint64_t kernel_ns = (uint64_t)((double)cpu->kernel_ns * factor);
+    cpu->native_ns = native_ns < sum_ns ? native_ns : sum_ns;
+    cpu->kernel_ns = kernel_ns < sum_ns - cpu->native_ns ? kernel_ns : sum_ns - cpu->native_ns;
+    cpu->python_ns = sum_ns - cpu->native_ns - cpu->kernel_ns;
+}
+
+static void split_cpu(struct agent_thread *thread, const struct agent_reading *reading,
+                      const struct wire_sample *sample, const uint64_t *words, bool in_python, uint64_t weight_ns,
+                      struct sample_cpu *cpu) {
+    const struct wire_sample *before = &thread->last;
+    *cpu = (struct sample_cpu){0};
+    if (reading->split != NULL)
+        cpu_split_take(reading->split, before, sample, words, in_python, cpu);
+    else if (sample->system_us - before->system_us > sample->user_us - before->user_us)
+        cpu->kernel_ns = weight_ns;
+    else if (!in_python)
+        cpu->native_ns = weight_ns;
+    scale_parts(cpu, weight_ns);
+}
+
+static enum status hand_on(struct agent_thread *thread, const struct agent_reading *reading, uint64_t time_ns,
+                           const struct sample_cpu *cpu, size_t unchanged) {
+    bool attached = thread->has_sample && !reading->free_threaded &&
+                    (thread->last.record.flags & (WIRE_SAMPLE_NO_PYTHON | WIRE_SAMPLE_DETACHED)) == 0;
+    struct sample sample = {
+        .thread = &thread->sampled,
+        .time_ns = time_ns,
+        .weight_ns = cpu->python_ns + cpu->native_ns + cpu->kernel_ns,
+        .clock = SAMPLE_CLOCK_CPU,
+        .cpu = *cpu,
+        .state = THREAD_RUNNING,
+        .gil = attached ? SAMPLE_GIL_HELD : SAMPLE_GIL_NONE,
+        .frames = thread->frames,
+        .count = thread->count,
+        .unchanged = unchanged,
+    };
+    reading->counters->taken++;
+    return reading->sink->sample(reading->sink, &sample);
+}
+
+static uint64_t charge(struct agent_thread *thread, uint64_t cpu_ns) {
+    uint64_t weight_ns = cpu_ns > thread->charged_cpu_ns ? cpu_ns - thread->charged_cpu_ns : 0;
+    thread->charged_cpu_ns += weight_ns;
+    thread->sampled.cpu_ns = thread->charged_cpu_ns - thread->start_cpu_ns;
+    return weight_ns;
+}
+
+static enum status take_sample(struct agent_thread *thread, const struct agent_reading *reading,
+                               const struct wire_sample *sample, size_t size_bytes) {
+    uint64_t behind_bytes =
+        (uint64_t)sample->frame_count * sizeof(struct wire_frame) + (uint64_t)sample->stack_words * sizeof(uint64_t);
+    if (size_bytes < sizeof *sample || behind_bytes > size_bytes - sizeof *sample)
+        return STATUS_DAMAGED;
+    /* The next one stands for this one's time too: what is dropped is a look, not time. */
+    if ((sample->record.flags & WIRE_SAMPLE_TORN) != 0)
+        return STATUS_OK;
+    const struct wire_frame *frames = (const struct wire_frame *)(sample + 1);
+    const uint64_t *words = (const uint64_t *)(const void *)(frames + sample->frame_count);
+    struct sample_cpu cpu;
+    size_t unchanged = 0;
+    enum status status = take_frames(thread, reading, sample, frames);
+    if (status == STATUS_TORN)
+        reading->counters->errors++;
+    else
+        TRY(status);
+    TRY(show_frames(thread, reading, sample->kept, &unchanged));
+    uint64_t weight_ns = charge(thread, sample->cpu_ns);
+    bool in_python = thread->count > 0 && (sample->record.flags & WIRE_SAMPLE_NO_PYTHON) == 0;
+    split_cpu(thread, reading, sample, words, in_python, weight_ns, &cpu);
+    thread->last = *sample;
+    thread->has_sample = true;
+    thread->last_cpu = cpu;
+    thread->last_cpu.function = thread->last_cpu.library = NULL;
+    return hand_on(thread, reading, sample->time_ns, &cpu, unchanged);
+}
+
+/* `record` is a copy of `size_bytes` bytes. */
+static enum status take_record(struct agent_thread *thread, const struct agent_reading *reading,
+                               const struct wire_record *record, size_t size_bytes) {
+    enum status status = STATUS_OK;
+    if (record->type == WIRE_CODE)
+        status = take_code(thread, reading, (const struct wire_code *)(const void *)record, size_bytes);
+    else if (record->type == WIRE_SAMPLE)
+        status = size_bytes >= sizeof(struct wire_sample)
+                     ? take_sample(thread, reading, (const struct wire_sample *)(const void *)record, size_bytes)
+                     : STATUS_DAMAGED;
+    if (status != STATUS_DAMAGED)
+        return status;
+    reading->counters->errors++;
+    return STATUS_OK;
+}
+
+static void take_counts(struct agent_thread *thread, const struct agent_reading *reading) {
+    uint64_t lost = atomic_load_explicit(&thread->ring.slot->lost_records, memory_order_relaxed);
+    uint64_t torn = atomic_load_explicit(&thread->ring.slot->torn, memory_order_relaxed);
+    reading->counters->missed += lost > thread->lost_seen ? lost - thread->lost_seen : 0;
+    reading->counters->inconsistent += torn > thread->torn_seen ? torn - thread->torn_seen : 0;
+    thread->lost_seen = lost;
+    thread->torn_seen = torn;
+}
+
+enum status agent_thread_drain(struct agent_thread *thread, const struct agent_reading *reading) {
+    uint64_t written = wire_ring_written(&thread->ring);
+    enum status status = STATUS_OK;
+    bool damaged = false;
+    take_counts(thread, reading);
+    if (written == thread->position)
+        return STATUS_OK;
+    while (status == STATUS_OK) {
+        uint64_t before = thread->position;
+        const struct wire_record *record = wire_ring_next(&thread->ring, &thread->position, written, &damaged);
+        if (record == NULL)
+            break;
+        /* Padding may have been skipped; the record ends where the position is now. */
+        size_t most = (size_t)(thread->position - before);
+        size_t offset = (size_t)((const uint8_t *)record - thread->ring.bytes);
+        size_t size_bytes = (size_t)((thread->position - offset) % WIRE_RING_BYTES);
+        size_bytes = size_bytes == 0 || size_bytes > most ? most : size_bytes;
+        memcpy(reading->scratch, record, size_bytes);
+        status = take_record(thread, reading, reading->scratch, size_bytes);
+    }
+    if (damaged) {
+        reading->counters->errors++;
+        thread->position = written;
+    }
+    wire_ring_release(&thread->ring, thread->position);
+    return status;
+}
+
+enum status agent_thread_finish(struct agent_thread *thread, const struct agent_reading *reading, uint64_t end_ns,
+                                uint64_t end_cpu_ns) {
+    uint64_t weight_ns = charge(thread, end_cpu_ns);
+    if (weight_ns == 0)
+        return STATUS_OK;
+    struct sample_cpu cpu = thread->last_cpu;
+    scale_parts(&cpu, weight_ns);
+    return hand_on(thread, reading, end_ns, &cpu, thread->count);
+}

@@ -1,0 +1,57 @@
+/* One thread that the agent samples: its ring becomes samples. Private to agent_*.c. */
+#ifndef STROBE_SAMPLER_AGENT_THREAD_H
+#define STROBE_SAMPLER_AGENT_THREAD_H
+
+#include "sampler/agent_code.h"
+#include "sampler/cpu_split.h"
+#include "sampler/sample.h"
+#include "wire/ring.h"
+
+/* A frame as the ring has it. */
+struct agent_frame {
+    struct agent_code *code; /* holds a reference; NULL but for Python frames, and where it was never told of */
+    int32_t instruction_bytes;
+    uint32_t kind; /* enum wire_frame_kind */
+    size_t shown;  /* so many sample frames end with it, from the outermost on */
+};
+
+/* What all threads of a process share while their rings are read. */
+struct agent_reading {
+    struct sample_sink *sink;
+    struct sample_counters *counters;
+    struct agent_codes *codes;
+    struct cpu_split *split; /* NULL: the process was gone before it could be looked at */
+    struct memory *memory;   /* NULL: likewise */
+    bool native_boundaries;
+    bool free_threaded;
+    void *scratch; /* WIRE_RING_BYTES, aligned: where a record is copied to before it is looked at */
+};
+
+struct agent_thread {
+    struct sampled_thread sampled;
+    struct wire_ring ring;
+    uint64_t position;
+    uint64_t start_cpu_ns;
+    uint64_t charged_cpu_ns; /* of its clock, what samples have been charged with */
+    uint64_t lost_seen, torn_seen;
+    struct map codes;        /* address -> struct agent_code, as this ring told; holds references */
+    struct agent_frame *raw; /* outermost first */
+    size_t raw_count, raw_capacity;
+    struct sample_frame *frames; /* outermost first, what is shown of them */
+    size_t count, capacity;
+    bool has_sample;
+    struct wire_sample last;    /* the last that was taken; before the first, what the clocks showed at the start */
+    struct sample_cpu last_cpu; /* its parts, without texts */
+};
+
+/* `slot` is that of the ring; what it says of the thread is copied. */
+void agent_thread_init(struct agent_thread *thread, struct sampled_process *process, const struct wire_ring *ring);
+void agent_thread_release(struct agent_thread *thread, struct agent_codes *codes);
+
+/* Takes all that stands in the ring. Only what is strobe's own failure or the sink's is returned. */
+enum status agent_thread_drain(struct agent_thread *thread, const struct agent_reading *reading) MUST_USE;
+/* Its CPU clock stood at end_cpu_ns when it ended: what no sample stands for yet goes to the last stack. */
+enum status agent_thread_finish(struct agent_thread *thread, const struct agent_reading *reading, uint64_t end_ns,
+                                uint64_t end_cpu_ns) MUST_USE;
+
+#endif

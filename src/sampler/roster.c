@@ -1,0 +1,354 @@
+#include "sampler/roster.h"
+
+#include "base/clock.h"
+#include "base/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How much slower one side may be than the other. */
+static const uint64_t LINGER_NS = 500 * NS_PER_MS;
+
+enum { SIDES = 2 };
+
+struct roster_thread {
+    struct sampled_thread merged; /* what the sink sees */
+    struct sampled_thread *sides[SIDES];
+    bool seen[SIDES];
+    char *name;
+    uint64_t ended_ns; /* when no side had it any more */
+};
+
+struct roster_process {
+    struct sampled_process merged; /* what the sink sees */
+    struct sampled_process *sides[SIDES];
+    bool seen[SIDES];
+    struct sample_counters counters[SIDES];
+    struct roster_thread **threads;
+    size_t thread_count, thread_capacity;
+    struct map by_native_id; /* -> struct roster_thread, the last with that id */
+    uint64_t ended_ns;
+};
+
+struct side {
+    struct sample_sink sink; /* must be first */
+    struct roster *roster;
+    int index;
+};
+
+struct roster {
+    struct sample_sink *sink;
+    struct side sides[SIDES];
+    struct roster_process **processes;
+    size_t count, capacity;
+    uint32_t next_number;
+};
+
+static struct side *side_of(struct sample_sink *sink) {
+    return (struct side *)sink;
+}
+
+static enum status reserve(void **items, size_t *capacity, size_t count) {
+    if (count <= *capacity)
+        return STATUS_OK;
+    size_t wanted = *capacity > 0 ? *capacity * 2 : 8;
+    void *grown = realloc(*items, wanted * sizeof(void *));
+    if (grown == NULL)
+        return STATUS_FAILED;
+    *items = grown;
+    *capacity = wanted;
+    return STATUS_OK;
+}
+
+/* Threads. */
+
+static enum status close_thread(struct roster *roster, struct roster_process *process, size_t index) {
+    struct roster_thread *thread = process->threads[index];
+    process->threads[index] = process->threads[--process->thread_count];
+    uint64_t known = 0;
+    if (map_get(&process->by_native_id, thread->merged.native_id, &known) && known == (uint64_t)(uintptr_t)thread)
+        (void)map_remove(&process->by_native_id, thread->merged.native_id);
+    enum status status = roster->sink->thread_ended(roster->sink, &thread->merged);
+    free(thread->name);
+    free(thread);
+    return status;
+}
+
+static bool is_gone(const struct roster_thread *thread) {
+    return thread->sides[ROSTER_INSIDE] == NULL && thread->sides[ROSTER_OUTSIDE] == NULL;
+}
+
+/* Ends threads that no side has any more. Those that only one has ever seen stay until `before_ns`. */
+static enum status sweep_threads(struct roster *roster, struct roster_process *process, uint64_t before_ns) {
+    for (size_t i = process->thread_count; i-- > 0;) {
+        const struct roster_thread *thread = process->threads[i];
+        bool settled = thread->seen[ROSTER_INSIDE] && thread->seen[ROSTER_OUTSIDE];
+        if (is_gone(thread) && (settled || thread->ended_ns <= before_ns))
+            TRY(close_thread(roster, process, i));
+    }
+    return STATUS_OK;
+}
+
+/* What this side knows and the other has not said. Returns whether that is anything. */
+static bool merge_thread(struct roster_thread *thread, const struct sampled_thread *told) {
+    bool news = false;
+    if (thread->merged.thread_id == 0 && told->thread_id != 0) {
+        thread->merged.thread_id = told->thread_id;
+        news = true;
+    }
+    if (thread->merged.interpreter < 0 && told->interpreter >= 0) {
+        thread->merged.interpreter = told->interpreter;
+        news = true;
+    }
+    if (told->name != NULL && (thread->name == NULL || strcmp(thread->name, told->name) != 0)) {
+        free(thread->name);
+        thread->merged.name = thread->name = strdup(told->name);
+        news = true;
+    }
+    return news;
+}
+
+static struct roster_thread *find_thread(const struct roster_process *process, uint64_t native_id, int side) {
+    uint64_t known = 0;
+    if (native_id == 0 || !map_get(&process->by_native_id, native_id, &known))
+        return NULL;
+    struct roster_thread *thread = (struct roster_thread *)(uintptr_t)known;
+    return thread->seen[side] ? NULL : thread;
+}
+
+static enum status add_thread(struct roster_process *process, const struct sampled_thread *told,
+                              struct roster_thread **result) {
+    TRY(reserve((void **)&process->threads, &process->thread_capacity, process->thread_count + 1));
+    struct roster_thread *thread = calloc(1, sizeof *thread);
+    if (thread == NULL)
+        return STATUS_FAILED;
+    thread->merged = (struct sampled_thread){
+        .process = &process->merged, .native_id = told->native_id, .interpreter = -1, .cpu_ns = told->cpu_ns};
+    (void)merge_thread(thread, told);
+    process->threads[process->thread_count++] = thread;
+    *result = thread;
+    return told->native_id != 0 ? map_set(&process->by_native_id, told->native_id, (uint64_t)(uintptr_t)thread)
+                                : STATUS_OK;
+}
+
+static enum status thread_started(struct sample_sink *sink, struct sampled_thread *told) {
+    struct side *side = side_of(sink);
+    struct sample_sink *behind = side->roster->sink;
+    struct roster_process *process = told->process->receiver;
+    struct roster_thread *thread = find_thread(process, told->native_id, side->index);
+    bool is_new = thread == NULL;
+    if (is_new)
+        TRY(add_thread(process, told, &thread));
+    thread->sides[side->index] = told;
+    thread->seen[side->index] = true;
+    told->receiver = thread;
+    if (is_new)
+        return behind->thread_started(behind, &thread->merged);
+    return merge_thread(thread, told) ? behind->thread_renamed(behind, &thread->merged) : STATUS_OK;
+}
+
+static enum status thread_renamed(struct sample_sink *sink, struct sampled_thread *told) {
+    struct roster_thread *thread = told->receiver;
+    struct sample_sink *behind = side_of(sink)->roster->sink;
+    return merge_thread(thread, told) ? behind->thread_renamed(behind, &thread->merged) : STATUS_OK;
+}
+
+/* The agent's clock is exact. */
+static void take_cpu(struct roster_thread *thread, const struct sampled_thread *told, int side) {
+    if (side == ROSTER_INSIDE || !thread->seen[ROSTER_INSIDE])
+        thread->merged.cpu_ns = told->cpu_ns;
+}
+
+static enum status thread_ended(struct sample_sink *sink, struct sampled_thread *told) {
+    struct side *side = side_of(sink);
+    struct roster_thread *thread = told->receiver;
+    struct roster_process *process = told->process->receiver;
+    take_cpu(thread, told, side->index);
+    thread->sides[side->index] = NULL;
+    told->receiver = NULL;
+    if (!is_gone(thread))
+        return STATUS_OK;
+    thread->ended_ns = clock_monotonic_ns();
+    /* It is one of the last, most likely; a thread that both have seen need not wait. */
+    for (size_t i = process->thread_count; thread->seen[ROSTER_INSIDE] && thread->seen[ROSTER_OUTSIDE] && i-- > 0;)
+        if (process->threads[i] == thread)
+            return close_thread(side->roster, process, i);
+    return STATUS_OK;
+}
+
+/* Processes. */
+
+static enum status close_process(struct roster *roster, size_t index) {
+    struct roster_process *process = roster->processes[index];
+    const struct sample_counters *inside = &process->counters[ROSTER_INSIDE];
+    const struct sample_counters *outside = &process->counters[ROSTER_OUTSIDE];
+    const struct sample_counters sum = {inside->taken + outside->taken, inside->missed + outside->missed,
+                                        inside->inconsistent + outside->inconsistent, inside->errors + outside->errors};
+    roster->processes[index] = roster->processes[--roster->count];
+    enum status status = sweep_threads(roster, process, UINT64_MAX);
+    enum status ended = roster->sink->process_ended(roster->sink, &process->merged, &sum);
+    map_release(&process->by_native_id);
+    free(process->threads);
+    free(process);
+    return status == STATUS_OK ? ended : status;
+}
+
+static bool has_left(const struct roster_process *process) {
+    return process->sides[ROSTER_INSIDE] == NULL && process->sides[ROSTER_OUTSIDE] == NULL;
+}
+
+static enum status sweep(struct roster *roster, uint64_t before_ns) {
+    for (size_t i = roster->count; i-- > 0;) {
+        struct roster_process *process = roster->processes[i];
+        TRY(sweep_threads(roster, process, before_ns));
+        bool settled = process->seen[ROSTER_INSIDE] && process->seen[ROSTER_OUTSIDE];
+        if (has_left(process) && (settled || process->ended_ns <= before_ns))
+            TRY(close_process(roster, i));
+    }
+    return STATUS_OK;
+}
+
+/* After an exec the agent's process is another one, and the one from outside is the same. */
+static struct roster_process *find_process(const struct roster *roster, const struct sampled_process *told, int side) {
+    for (size_t i = 0; i < roster->count; i++) {
+        struct roster_process *process = roster->processes[i];
+        if (process->merged.pid != told->pid || process->sides[side] != NULL)
+            continue;
+        if (!process->seen[side] || process->sides[SIDES - 1 - side] != NULL)
+            return process;
+    }
+    return NULL;
+}
+
+static enum status add_process(struct roster *roster, const struct sampled_process *told,
+                               struct roster_process **result) {
+    TRY(reserve((void **)&roster->processes, &roster->capacity, roster->count + 1));
+    struct roster_process *process = calloc(1, sizeof *process);
+    if (process == NULL)
+        return STATUS_FAILED;
+    process->merged = *told;
+    process->merged.number = roster->next_number++;
+    process->merged.receiver = NULL;
+    roster->processes[roster->count++] = process;
+    *result = process;
+    return STATUS_OK;
+}
+
+/* What may have changed by an exec; and who knows it better. */
+static void merge_process(struct roster_process *process, const struct sampled_process *told) {
+    if (told->version != 0) {
+        process->merged.version = told->version;
+        process->merged.free_threaded = told->free_threaded;
+    }
+    if (told->process != NULL) {
+        process->merged.process = told->process;
+        process->merged.command = told->command;
+    }
+    if (told->start_ns < process->merged.start_ns) {
+        process->merged.start_ns = told->start_ns;
+        process->merged.start_unix_ns = told->start_unix_ns;
+    }
+    if (process->merged.parent_pid == 0)
+        process->merged.parent_pid = told->parent_pid;
+}
+
+static enum status process_started(struct sample_sink *sink, struct sampled_process *told) {
+    struct side *side = side_of(sink);
+    struct roster *roster = side->roster;
+    struct roster_process *process = told->receiver;
+    if (process == NULL)
+        process = find_process(roster, told, side->index);
+    if (process == NULL)
+        TRY(add_process(roster, told, &process));
+    process->sides[side->index] = told;
+    process->seen[side->index] = true;
+    told->receiver = process;
+    merge_process(process, told);
+    return roster->sink->process_started(roster->sink, &process->merged);
+}
+
+static void add_counters(struct sample_counters *sum, const struct sample_counters *counters) {
+    sum->taken += counters->taken;
+    sum->missed += counters->missed;
+    sum->inconsistent += counters->inconsistent;
+    sum->errors += counters->errors;
+}
+
+static enum status process_ended(struct sample_sink *sink, struct sampled_process *told,
+                                 const struct sample_counters *counters) {
+    struct side *side = side_of(sink);
+    struct roster_process *process = told->receiver;
+    const struct sampled_process *other = process->sides[SIDES - 1 - side->index];
+    add_counters(&process->counters[side->index], counters);
+    process->sides[side->index] = NULL;
+    told->receiver = NULL;
+    process->merged.process = other != NULL ? other->process : NULL;
+    process->merged.command = other != NULL ? other->command : NULL;
+    uint64_t now_ns = clock_monotonic_ns();
+    uint64_t end_ns = told->end_ns != 0 ? told->end_ns : now_ns;
+    process->merged.end_ns = end_ns > process->merged.end_ns ? end_ns : process->merged.end_ns;
+    process->ended_ns = now_ns;
+    for (size_t i = 0; has_left(process) && process->seen[SIDES - 1 - side->index] && i < side->roster->count; i++)
+        if (side->roster->processes[i] == process)
+            return close_process(side->roster, i);
+    return STATUS_OK;
+}
+
+/* The rest. */
+
+static enum status take_sample(struct sample_sink *sink, const struct sample *told) {
+    struct side *side = side_of(sink);
+    struct roster_thread *thread = told->thread->receiver;
+    struct sample sample = *told;
+    take_cpu(thread, told->thread, side->index);
+    sample.thread = &thread->merged;
+    return side->roster->sink->sample(side->roster->sink, &sample);
+}
+
+static enum status idle(struct sample_sink *sink, uint64_t now_ns) {
+    struct roster *roster = side_of(sink)->roster;
+    TRY(sweep(roster, now_ns - LINGER_NS));
+    return roster->sink->idle(roster->sink, now_ns);
+}
+
+static enum status code_forgotten(struct sample_sink *sink, struct sampled_process *told) {
+    struct roster_process *process = told->receiver;
+    struct sample_sink *behind = side_of(sink)->roster->sink;
+    return process != NULL ? behind->code_forgotten(behind, &process->merged) : STATUS_OK;
+}
+
+struct roster *roster_new(struct sample_sink *sink) {
+    struct roster *roster = calloc(1, sizeof *roster);
+    if (roster == NULL)
+        return NULL;
+    roster->sink = sink;
+    for (int i = 0; i < SIDES; i++)
+        roster->sides[i] = (struct side){
+            .sink = {process_started, process_ended, thread_started, thread_renamed, thread_ended, take_sample, idle,
+                     code_forgotten},
+            .roster = roster,
+            .index = i,
+        };
+    return roster;
+}
+
+enum status roster_free(struct roster *roster) {
+    if (roster == NULL)
+        return STATUS_OK;
+    enum status status = STATUS_OK;
+    while (roster->count > 0) {
+        enum status closed = close_process(roster, roster->count - 1);
+        status = status == STATUS_OK ? closed : status;
+    }
+    free(roster->processes);
+    free(roster);
+    return status;
+}
+
+struct sample_sink *roster_sink(struct roster *roster, enum roster_side side) {
+    return &roster->sides[side].sink;
+}
+
+uint32_t roster_process_count(const struct roster *roster) {
+    return roster->next_number;
+}
