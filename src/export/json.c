@@ -1,9 +1,8 @@
 /* strobe's own JSON: docs/report.schema.json says what is in it. A measure that was not taken is absent. */
-#include "base/buffer.h"
+#include "base/json_stream.h"
 #include "export/export.h"
 #include "export/names.h"
 
-#include <jansson.h>
 #include <string.h>
 
 /* Where a measure stands in a row. */
@@ -14,7 +13,7 @@ struct column {
     const char *part;  /* key in "cpu_s" */
 };
 
-static const struct column columns[] = {
+static const struct column COLUMNS[] = {
     {MEASURE_SAMPLES, "samples", "total_samples", NULL},
     {MEASURE_WALL_NS, "wall_s", "total_wall_s", NULL},
     {MEASURE_CPU_NS, "self_cpu_s", "total_cpu_s", NULL},
@@ -32,189 +31,243 @@ static const struct column columns[] = {
     {MEASURE_GPU_NS, "gpu_s", "total_gpu_s", NULL},
     {MEASURE_GPU_BYTES, "gpu_bytes", "total_gpu_bytes", NULL},
 };
-enum { COLUMN_COUNT = sizeof columns / sizeof columns[0] };
+enum { COLUMN_COUNT = sizeof COLUMNS / sizeof COLUMNS[0], NS_DECIMALS = 9, MILLI_DECIMALS = 3 };
 
-/* Puts a value, which becomes the object's; what fails (no memory) is noticed at the end. */
-static void put(json_t *object, const char *key, json_t *value, bool *complete) {
-    if (json_object_set_new(object, key, value) != 0)
-        *complete = false;
+struct writer {
+    struct json_stream json;
+    const struct profile *profile;
+    struct attribution attribution;
+};
+
+/* ------------------------------------------------------------------------------------------------ values ------ */
+
+static void put_seconds(struct json_stream *json, const char *key, uint64_t ns) {
+    json_stream_key(json, key);
+    json_stream_decimal(json, ns, NS_DECIMALS);
 }
 
-static void append(json_t *array, json_t *value, bool *complete) {
-    if (json_array_append_new(array, value) != 0)
-        *complete = false;
+static void put_amount(struct json_stream *json, const char *key, enum measure measure, uint64_t amount) {
+    json_stream_key(json, key);
+    json_stream_decimal(json, amount, measure_unit(measure) == UNIT_NS ? NS_DECIMALS : 0);
 }
 
-static json_t *amount_value(enum measure measure, uint64_t amount) {
-    if (measure_unit(measure) == UNIT_NS)
-        return json_real((double)amount / 1e9);
-    return json_integer(amount < INT64_MAX ? (json_int_t)amount : INT64_MAX);
+static void put_number_or_null(struct json_stream *json, const char *key, int64_t number, int64_t least) {
+    json_stream_key(json, key);
+    if (number >= least)
+        json_stream_integer(json, number);
+    else
+        json_stream_null(json);
 }
 
-static json_t *number_or_null(int64_t number) {
-    return number >= 0 ? json_integer(number) : json_null();
+static void put_text_or_null(struct json_stream *json, const char *key, const char *text) {
+    json_stream_key(json, key);
+    if (text[0] != '\0')
+        json_stream_text(json, text);
+    else
+        json_stream_null(json);
 }
 
-static void put_measures(json_t *object, const struct profile *profile, const uint64_t *self, const uint64_t *total,
-                         bool *complete) {
-    json_t *parts = json_object();
+static void put_cpu_parts(struct writer *writer, const uint64_t *self) {
+    bool is_open = false;
     for (size_t i = 0; i < COLUMN_COUNT; i++) {
-        const struct column *column = &columns[i];
-        enum measure measure = column->measure;
-        if (!profile_has(profile, measure))
+        if (COLUMNS[i].part == NULL || !profile_has(writer->profile, COLUMNS[i].measure))
             continue;
-        if (column->part != NULL)
-            put(parts, column->part, amount_value(measure, self[measure]), complete);
-        if (column->self != NULL)
-            put(object, column->self, amount_value(measure, self[measure]), complete);
-        if (column->total != NULL && total != NULL)
-            put(object, column->total, amount_value(measure, total[measure]), complete);
+        if (!is_open)
+            json_stream_open_key(&writer->json, "cpu_s", '{');
+        is_open = true;
+        put_amount(&writer->json, COLUMNS[i].part, COLUMNS[i].measure, self[COLUMNS[i].measure]);
     }
-    if (json_object_size(parts) > 0)
-        put(object, "cpu_s", json_incref(parts), complete);
-    json_decref(parts);
+    if (is_open)
+        json_stream_close(&writer->json, '}');
 }
 
-static json_t *line_value(const struct profile *profile, const struct attribute_row *row, bool *complete) {
-    json_t *value = json_object();
-    put(value, "line", number_or_null(row->line), complete);
-    put(value, "function", json_string(row->function), complete);
-    put(value, "qualname", json_string(row->qualname), complete);
-    put_measures(value, profile, row->self, row->total, complete);
-    return value;
+static void put_measures(struct writer *writer, const uint64_t *self, const uint64_t *total) {
+    put_cpu_parts(writer, self);
+    for (size_t i = 0; i < COLUMN_COUNT; i++) {
+        const struct column *column = &COLUMNS[i];
+        if (!profile_has(writer->profile, column->measure))
+            continue;
+        if (column->self != NULL)
+            put_amount(&writer->json, column->self, column->measure, self[column->measure]);
+        if (column->total != NULL && total != NULL)
+            put_amount(&writer->json, column->total, column->measure, total[column->measure]);
+    }
 }
 
-static json_t *files_value(const struct profile *profile, const struct attribution *attribution, bool *complete) {
-    json_t *files = json_array();
-    json_t *lines = NULL;
+/* Rows of a list stand in lines of their own, for people and for diff. */
+static void open_row(struct json_stream *json) {
+    json_stream_open(json, '{');
+}
+
+static void close_row(struct json_stream *json) {
+    json_stream_close(json, '}');
+    putc('\n', json->stream);
+}
+
+/* ------------------------------------------------------------------------------------------------ lists ------- */
+
+static void put_natives(struct writer *writer, const struct attribute_native *natives, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        json_stream_open(&writer->json, '{');
+        put_text_or_null(&writer->json, "function", natives[i].function);
+        json_stream_key_text(&writer->json, "library", natives[i].library);
+        put_measures(writer, natives[i].self, NULL);
+        json_stream_close(&writer->json, '}');
+    }
+}
+
+static void put_line(struct writer *writer, const struct attribute_row *row) {
+    struct json_stream *json = &writer->json;
+    size_t count = 0;
+    const struct attribute_native *natives = attribution_natives_of(&writer->attribution, row->file, row->line, &count);
+    open_row(json);
+    put_number_or_null(json, "line", row->line, 1);
+    json_stream_key_text(json, "function", row->function);
+    json_stream_key_text(json, "qualname", row->qualname);
+    put_measures(writer, row->self, row->total);
+    if (count > 0) {
+        json_stream_open_key(json, "natives", '[');
+        put_natives(writer, natives, count);
+        json_stream_close(json, ']');
+    }
+    close_row(json);
+}
+
+static void put_files(struct writer *writer) {
+    const struct attribution *attribution = &writer->attribution;
+    struct json_stream *json = &writer->json;
+    json_stream_open_key(json, "files", '[');
     for (size_t i = 0; i < attribution->line_count; i++) {
         const struct attribute_row *row = &attribution->lines[i];
-        if (i == 0 || strcmp(row->file, attribution->lines[i - 1].file) != 0) {
-            json_t *file = json_object();
-            lines = json_array();
-            put(file, "path", json_string(row->file), complete);
-            put(file, "lines", lines, complete);
-            append(files, file, complete);
+        if (i == 0 || strcmp(row->file, row[-1].file) != 0) {
+            json_stream_open(json, '{');
+            json_stream_key_text(json, "path", row->file);
+            json_stream_open_key(json, "lines", '[');
         }
-        append(lines, line_value(profile, row, complete), complete);
+        put_line(writer, row);
+        if (i + 1 == attribution->line_count || strcmp(row->file, row[1].file) != 0) {
+            json_stream_close(json, ']');
+            json_stream_close(json, '}');
+        }
     }
-    return files;
+    json_stream_close(json, ']');
 }
 
-static json_t *functions_value(const struct profile *profile, const struct attribution *attribution, bool *complete) {
-    json_t *functions = json_array();
-    for (size_t i = 0; i < attribution->function_count; i++) {
-        const struct attribute_row *row = &attribution->functions[i];
-        json_t *value = json_object();
-        put(value, "path", json_string(row->file), complete);
-        put(value, "function", json_string(row->function), complete);
-        put(value, "qualname", json_string(row->qualname), complete);
-        put(value, "line", number_or_null(row->first_line), complete);
-        put_measures(value, profile, row->self, row->total, complete);
-        append(functions, value, complete);
+static void put_functions(struct writer *writer) {
+    struct json_stream *json = &writer->json;
+    json_stream_open_key(json, "functions", '[');
+    for (size_t i = 0; i < writer->attribution.function_count; i++) {
+        const struct attribute_row *row = &writer->attribution.functions[i];
+        open_row(json);
+        json_stream_key_text(json, "path", row->file);
+        json_stream_key_text(json, "function", row->function);
+        json_stream_key_text(json, "qualname", row->qualname);
+        put_number_or_null(json, "line", row->first_line, 1);
+        put_measures(writer, row->self, row->total);
+        close_row(json);
     }
-    return functions;
+    json_stream_close(json, ']');
 }
 
-static json_t *threads_value(const struct profile *profile, const struct attribution *attribution, bool *complete) {
-    json_t *threads = json_array();
-    for (size_t i = 0; i < profile->thread_count; i++) {
-        const struct profile_thread *thread = &profile->threads[i];
-        json_t *value = json_object();
-        put(value, "pid", json_integer(profile->processes[thread->process].pid), complete);
-        put(value, "native_id", thread->native_id != 0 ? json_integer((json_int_t)thread->native_id) : json_null(),
-            complete);
-        put(value, "name", thread->name[0] != '\0' ? json_string(thread->name) : json_null(), complete);
+static void put_threads(struct writer *writer) {
+    struct json_stream *json = &writer->json;
+    json_stream_open_key(json, "threads", '[');
+    for (size_t i = 0; i < writer->profile->thread_count; i++) {
+        const struct profile_thread *thread = &writer->profile->threads[i];
+        open_row(json);
+        json_stream_key_integer(json, "pid", writer->profile->processes[thread->process].pid);
+        put_number_or_null(json, "native_id", (int64_t)thread->native_id, 1);
+        put_text_or_null(json, "name", thread->name);
         if (thread->has_cpu)
-            put(value, "cpu_s", json_real((double)thread->cpu_ns / 1e9), complete);
-        json_t *measures = json_object();
-        put_measures(measures, profile, attribution->threads[i], NULL, complete);
-        put(value, "sampled", measures, complete);
-        append(threads, value, complete);
+            put_seconds(json, "cpu_s", thread->cpu_ns);
+        json_stream_open_key(json, "sampled", '{');
+        put_measures(writer, writer->attribution.threads[i], NULL);
+        json_stream_close(json, '}');
+        close_row(json);
     }
-    return threads;
+    json_stream_close(json, ']');
 }
 
-static json_t *counters_value(const struct capture_counters *counters, bool *complete) {
-    json_t *value = json_object();
-    put(value, "taken", json_integer((json_int_t)counters->taken), complete);
-    put(value, "missed", json_integer((json_int_t)counters->missed), complete);
-    put(value, "inconsistent", json_integer((json_int_t)counters->inconsistent), complete);
-    put(value, "errors", json_integer((json_int_t)counters->errors), complete);
-    return value;
-}
+/* ------------------------------------------------------------------------------------------------ processes --- */
 
-static json_t *command_value(const struct profile_process *process, bool *complete) {
-    json_t *command = json_array();
-    for (size_t i = 0; i < process->command_count; i++)
-        append(command, json_string(process->command[i]), complete);
-    return command;
+static void put_counters(struct json_stream *json, const struct capture_counters *counters) {
+    json_stream_open_key(json, "samples", '{');
+    json_stream_key_integer(json, "taken", (int64_t)counters->taken);
+    json_stream_key_integer(json, "missed", (int64_t)counters->missed);
+    json_stream_key_integer(json, "inconsistent", (int64_t)counters->inconsistent);
+    json_stream_key_integer(json, "errors", (int64_t)counters->errors);
+    json_stream_close(json, '}');
 }
 
 /* What a process is: at the top for the one that strobe was asked for, and in "processes" for each. */
-static void put_process(json_t *value, const struct profile_process *process, bool *complete) {
+static void put_process(struct json_stream *json, const struct profile_process *process) {
     static const char *const modes[] = {
         [CAPTURE_MODE_WALL] = "wall", [CAPTURE_MODE_CPU] = "cpu", [CAPTURE_MODE_GIL] = "gil"};
     char version[NAME_VERSION_BYTES];
     char time[NAME_TIME_BYTES];
     name_format_version(process->python_version, version);
     name_format_time(process->start_unix_ns, time);
-    put(value, "command", command_value(process, complete), complete);
-    put(value, "pid", json_integer(process->pid), complete);
-    put(value, "python", process->python_version != 0 ? json_string(version) : json_null(), complete);
-    put(value, "free_threaded", json_boolean(process->free_threaded), complete);
-    put(value, "mode", json_string(process->origin == CAPTURE_ORIGIN_RUN ? "run" : "attach"), complete);
-    put(value, "clock", json_string(modes[process->mode]), complete);
-    put(value, "start", json_string(time), complete);
-    put(value, "rate_hz", json_real(process->rate_hz), complete);
+    json_stream_open_key(json, "command", '[');
+    for (size_t i = 0; i < process->command_count; i++)
+        json_stream_text(json, process->command[i]);
+    json_stream_close(json, ']');
+    json_stream_key_integer(json, "pid", process->pid);
+    put_text_or_null(json, "python", version);
+    json_stream_key(json, "free_threaded");
+    json_stream_boolean(json, process->free_threaded);
+    json_stream_key_text(json, "mode", process->origin == CAPTURE_ORIGIN_RUN ? "run" : "attach");
+    json_stream_key_text(json, "clock", modes[process->mode]);
+    json_stream_key_text(json, "start", time);
+    json_stream_key(json, "rate_hz");
+    json_stream_decimal(json, (uint64_t)(process->rate_hz * 1000 + 0.5), MILLI_DECIMALS);
 }
 
-static json_t *processes_value(const struct profile *profile, bool *complete) {
-    json_t *processes = json_array();
-    for (size_t i = 0; i < profile->process_count; i++) {
-        const struct profile_process *process = &profile->processes[i];
-        json_t *value = json_object();
-        put_process(value, process, complete);
-        put(value, "parent_pid", process->parent_pid != 0 ? json_integer(process->parent_pid) : json_null(), complete);
-        put(value, "elapsed_s", json_real((double)process->elapsed_ns / 1e9), complete);
-        put(value, "samples", counters_value(&process->counters, complete), complete);
-        append(processes, value, complete);
+static void put_processes(struct writer *writer) {
+    struct json_stream *json = &writer->json;
+    json_stream_open_key(json, "processes", '[');
+    for (size_t i = 0; i < writer->profile->process_count; i++) {
+        const struct profile_process *process = &writer->profile->processes[i];
+        open_row(json);
+        put_process(json, process);
+        put_number_or_null(json, "parent_pid", process->parent_pid, 1);
+        put_seconds(json, "elapsed_s", process->elapsed_ns);
+        put_counters(json, &process->counters);
+        json_stream_open_key(json, "sampled", '{');
+        put_measures(writer, writer->attribution.processes[i], NULL);
+        json_stream_close(json, '}');
+        close_row(json);
     }
-    return processes;
+    json_stream_close(json, ']');
 }
 
-static json_t *report_value(const struct profile *profile, const struct attribution *attribution, bool *complete) {
-    json_t *value = json_object();
-    json_t *unattributed = json_object();
-    put(value, "strobe", json_integer(1), complete);
-    if (profile->process_count > 0)
-        put_process(value, &profile->processes[0], complete);
-    put(value, "elapsed_s", json_real((double)profile->elapsed_ns / 1e9), complete);
-    put(value, "samples", counters_value(&profile->counters, complete), complete);
-    put(value, "processes", processes_value(profile, complete), complete);
-    put(value, "threads", threads_value(profile, attribution, complete), complete);
-    put(value, "files", files_value(profile, attribution, complete), complete);
-    put(value, "functions", functions_value(profile, attribution, complete), complete);
-    put_measures(unattributed, profile, attribution->left_out, NULL, complete);
-    put(value, "left_out", unattributed, complete);
-    return value;
+static void put_report(struct writer *writer) {
+    struct json_stream *json = &writer->json;
+    json_stream_open(json, '{');
+    json_stream_key_integer(json, "strobe", 1);
+    if (writer->profile->process_count > 0)
+        put_process(json, &writer->profile->processes[0]);
+    put_seconds(json, "elapsed_s", writer->profile->elapsed_ns);
+    put_counters(json, &writer->profile->counters);
+    put_processes(writer);
+    put_threads(writer);
+    put_files(writer);
+    put_functions(writer);
+    json_stream_open_key(json, "native_functions", '[');
+    put_natives(writer, writer->attribution.native_functions, writer->attribution.native_function_count);
+    json_stream_close(json, ']');
+    json_stream_open_key(json, "left_out", '{');
+    put_measures(writer, writer->attribution.left_out, NULL);
+    json_stream_close(json, '}');
+    json_stream_close(json, '}');
+    putc('\n', json->stream);
 }
 
 enum status export_write_json(const struct profile *profile, const struct export_options *options, FILE *stream,
                               struct error *error) {
-    struct attribution attribution;
-    bool complete = true;
-    enum status status = attribute_profile(profile, options != NULL ? options->attribute : NULL, &attribution, error);
-    if (status != STATUS_OK)
-        return status;
-    json_t *value = report_value(profile, &attribution, &complete);
-    if (complete && value != NULL) {
-        /* A failed write shows in the stream. */
-        (void)json_dumpf(value, stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
-        putc('\n', stream);
-    }
-    status = complete && value != NULL ? STATUS_OK : STATUS_FAILED;
-    json_decref(value);
-    attribution_release(&attribution);
-    return export_finish(status, stream, error);
+    struct writer writer = {.profile = profile};
+    TRY(attribute_profile(profile, options != NULL ? options->attribute : NULL, &writer.attribution, error));
+    json_stream_init(&writer.json, stream);
+    put_report(&writer);
+    attribution_release(&writer.attribution);
+    return export_finish(STATUS_OK, stream, error);
 }

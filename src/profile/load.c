@@ -166,14 +166,28 @@ static enum status on_sample(void *context, const struct capture_sample *sample)
     return profile_add_sample(loader->profile, &mapped, keep);
 }
 
+static bool is_cpu_part(uint32_t measure) {
+    return measure == MEASURE_CPU_PYTHON_NS || measure == MEASURE_CPU_NATIVE_NS || measure == MEASURE_CPU_KERNEL_NS;
+}
+
+/* Who tells one part of the CPU time knows all: a part that never comes is a true 0. */
+static enum status add_event_value(struct loader *loader, const struct capture_event *event, uint32_t thread,
+                                   const struct capture_value *value) {
+    uint32_t stack = loader->stacks.ids[event->stack];
+    if (value->measure >= MEASURE_COUNT)
+        return STATUS_OK;
+    if (is_cpu_part(value->measure))
+        for (enum measure part = MEASURE_CPU_PYTHON_NS; part <= MEASURE_CPU_KERNEL_NS; part++)
+            TRY(profile_add_value(loader->profile, thread, stack, part, 0));
+    return profile_add_value(loader->profile, thread, stack, (enum measure)value->measure, value->amount);
+}
+
 static enum status on_event(void *context, const struct capture_event *event) {
     struct loader *loader = context;
     uint32_t thread = index_in(&loader->threads, event->thread);
     builder_note_time(loader->profile, loader->profile->threads[thread].process, on_time_line(loader, event->time_ns));
     for (size_t i = 0; i < event->value_count; i++)
-        if (event->values[i].measure < MEASURE_COUNT)
-            TRY(profile_add_value(loader->profile, thread, loader->stacks.ids[event->stack],
-                                  (enum measure)event->values[i].measure, event->values[i].amount));
+        TRY(add_event_value(loader, event, thread, &event->values[i]));
     return STATUS_OK;
 }
 

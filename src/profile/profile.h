@@ -157,7 +157,8 @@ bool profile_has(const struct profile *profile, enum measure measure);
 /* 0 when the measure was not taken: ask profile_has. */
 uint64_t profile_value(const struct profile *profile, size_t entry, enum measure measure);
 uint64_t profile_total(const struct profile *profile, enum measure measure);
-/* What a format that knows only one weight shows: wall time, else CPU time, else samples, else allocated bytes. */
+/* What a format that knows only one weight shows: CPU time where its parts are known, else wall time, else CPU time,
+ * else samples, else allocated bytes. */
 enum measure profile_main_measure(const struct profile *profile);
 
 #endif

@@ -61,14 +61,101 @@ enum status cell_append_share(struct buffer *row, uint64_t part, uint64_t whole)
     return append_aligned(row, text, strlen(text), CELL_SHARE_WIDTH);
 }
 
+enum status cell_append_percent(struct buffer *row, uint64_t part, uint64_t whole, size_t width) {
+    char text[32] = "";
+    double percent = whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+    unsigned rounded = (unsigned)(percent + 0.5);
+    if (part > 0 && rounded == 0)
+        snprintf(text, sizeof text, "<1%%");
+    else if (part > 0)
+        snprintf(text, sizeof text, "%u%%", rounded);
+    return append_aligned(row, text, strlen(text), width);
+}
+
+static const char *const BLOCKS[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
+
 enum status cell_append_bar(struct buffer *row, uint64_t part, uint64_t whole, size_t width) {
-    static const char *const blocks[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
     double share = whole > 0 ? (double)part / (double)whole : 0;
     size_t eighths = (size_t)((share < 1 ? share : 1) * (double)(width * 8) + 0.5);
     if (part > 0 && eighths == 0)
         eighths = 1;
     for (size_t i = 0; i < width; i++, eighths -= eighths < 8 ? eighths : 8)
-        TRY(buffer_append_text(row, blocks[eighths < 8 ? eighths : 8]));
+        TRY(buffer_append_text(row, BLOCKS[eighths < 8 ? eighths : 8]));
+    return STATUS_OK;
+}
+
+/* Where each segment ends, in eighths of a cell from the bar's start. What there is at all gets at least one. */
+static void place_segments(const struct cell_segment *segments, size_t count, uint64_t whole, size_t width,
+                           size_t *ends) {
+    double scale = whole > 0 ? (double)(width * 8) / (double)whole : 0;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += segments[i].amount;
+        double end = (double)sum * scale + 0.5;
+        ends[i] = end < (double)(width * 8) ? (size_t)end : width * 8;
+        if (sum > 0 && ends[i] == 0)
+            ends[i] = 1;
+    }
+}
+
+/* The eighths of a cell that a segment fills. */
+static size_t filled(const size_t *ends, size_t segment, size_t cell) {
+    size_t begin = segment > 0 ? ends[segment - 1] : 0, end = ends[segment];
+    begin = begin > cell * 8 ? begin : cell * 8;
+    end = end < cell * 8 + 8 ? end : cell * 8 + 8;
+    return end > begin ? end - begin : 0;
+}
+
+/* One cell without colours shows what most of it is of. */
+static enum status append_plain_cell(struct buffer *row, const struct cell_segment *segments, size_t count,
+                                     const size_t *ends, size_t cell) {
+    size_t most = 0, most_eighths = 0, eighths = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t of_this = filled(ends, i, cell);
+        eighths += of_this;
+        if (of_this > most_eighths) {
+            most = i;
+            most_eighths = of_this;
+        }
+    }
+    /* Only the full block, which the first segment has, comes in eighths. */
+    if (eighths < 8 && most == 0)
+        return buffer_append_text(row, BLOCKS[eighths]);
+    bool is_shown = eighths >= 4 || (eighths > 0 && cell == 0);
+    return buffer_append_text(row, is_shown ? segments[most].glyph : " ");
+}
+
+/* With colours a cell can show two segments, one in the foreground's colour, one in the background's. */
+static enum status append_coloured_cell(struct buffer *row, const struct cell_segment *segments, size_t count,
+                                        const size_t *ends, size_t cell) {
+    size_t left = count, right = count, left_eighths = 0, right_eighths = 0, eighths = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t of_this = filled(ends, i, cell);
+        eighths += of_this;
+        if (of_this > 0 && left == count) {
+            left = i;
+            left_eighths = of_this;
+        } else if (of_this > right_eighths) {
+            right = i;
+            right_eighths = of_this;
+        }
+    }
+    if (eighths == 0)
+        return buffer_append_char(row, ' ');
+    if (right == count || eighths < 8)
+        return buffer_append_format(row, "\033[%sm%s\033[0m",
+                                    segments[right_eighths > left_eighths ? right : left].colour, BLOCKS[eighths]);
+    return buffer_append_format(row, "\033[%s;4%sm%s\033[0m", segments[left].colour, segments[right].colour + 1,
+                                BLOCKS[left_eighths]);
+}
+
+enum status cell_append_segments(struct buffer *row, const struct cell_segment *segments, size_t count, uint64_t whole,
+                                 size_t width, bool colour) {
+    size_t ends[CELL_MAX_SEGMENTS];
+    place_segments(segments, count, whole, width, ends);
+    for (size_t cell = 0; cell < width; cell++)
+        TRY(colour ? append_coloured_cell(row, segments, count, ends, cell)
+                   : append_plain_cell(row, segments, count, ends, cell));
     return STATUS_OK;
 }
 
@@ -143,6 +230,31 @@ enum status cell_append_text(struct buffer *row, const char *text, size_t size_b
     buffer_release(&expanded);
     buffer_release(&safe);
     return status;
+}
+
+size_t cell_columns(const char *text, size_t size_bytes) {
+    size_t columns = 0, at = 0;
+    while (at < size_bytes) {
+        uint32_t character = ' ';
+        size_t length = text_decode_utf8(text + at, size_bytes - at, &character);
+        columns += columns_of(character);
+        at += length > 0 ? length : 1;
+    }
+    return columns;
+}
+
+enum status cell_append_path(struct buffer *row, const char *path, size_t width) {
+    size_t size_bytes = strlen(path), columns = cell_columns(path, size_bytes), at = 0;
+    if (width == 0 || columns <= width)
+        return cell_append_text(row, path, size_bytes, width);
+    while (at < size_bytes && columns + 1 > width) {
+        uint32_t character = ' ';
+        size_t length = text_decode_utf8(path + at, size_bytes - at, &character);
+        columns -= columns_of(character);
+        at += length > 0 ? length : 1;
+    }
+    TRY(buffer_append_text(row, "…"));
+    return cell_append_text(row, path + at, size_bytes - at, 0);
 }
 
 enum status cell_append_count(struct buffer *row, uint64_t count) {

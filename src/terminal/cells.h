@@ -16,8 +16,23 @@ enum status cell_append_amount(struct buffer *row, uint64_t amount, enum measure
 enum status cell_append_share(struct buffer *row, uint64_t part, uint64_t whole) MUST_USE;
 /* A bar of `width` columns in eighths of a block. */
 enum status cell_append_bar(struct buffer *row, uint64_t part, uint64_t whole, size_t width) MUST_USE;
+/* "14%", right-aligned in `width` columns; blank when the part is 0; "<1%" for what would look like 0. */
+enum status cell_append_percent(struct buffer *row, uint64_t part, uint64_t whole, size_t width) MUST_USE;
+/* A bar of several parts, one behind the other. */
+struct cell_segment {
+    uint64_t amount;
+    const char *glyph;  /* a full cell of it where there are no colours */
+    const char *colour; /* Select Graphic Rendition of its foreground: two digits that begin with 3 */
+};
+enum { CELL_MAX_SEGMENTS = 4 };
+enum status cell_append_segments(struct buffer *row, const struct cell_segment *segments, size_t count, uint64_t whole,
+                                 size_t width, bool colour) MUST_USE;
 /* Text made safe, tabs as blanks, cut with "…" to at most `width` columns (0: no limit), no blanks behind it. */
 enum status cell_append_text(struct buffer *row, const char *text, size_t size_bytes, size_t width) MUST_USE;
+/* A path, cut likewise, but at its beginning: what tells it from others is its end. */
+enum status cell_append_path(struct buffer *row, const char *path, size_t width) MUST_USE;
+/* How many columns safe text takes. */
+size_t cell_columns(const char *text, size_t size_bytes);
 /* A whole number with commas. */
 enum status cell_append_count(struct buffer *row, uint64_t count) MUST_USE;
 

@@ -27,7 +27,10 @@ def test_lines_have_their_sums(hostile, truth, app, tmp_path):
         if user and (truth.description["frames"][path[-1]]["file"] in (app, descriptions.LIBRARY, "")):
             expected[user[-1]["line"]] += weight
     section = table(hostile, tmp_path / "table").split("\n\n")[1]
-    assert section.startswith(app + "\n")
+    head = re.match(r"(.*?)\s+([\d.]+)%\s+([\d.]+) s\n", section)
+    whole = sum(expected.values())
+    assert head[1] == app and float(head[3]) == pytest.approx(whole / 1e9, rel=0.01)
+    assert float(head[2]) == pytest.approx(100 * whole / truth.total, abs=0.1)
     found = {}
     for row in section.split("\n")[2:]:
         cells = re.match(r"\s*([\d.]+) (s|ms|us)\s.*?%.*?%.* (\d+) (?= *\S)", row)
