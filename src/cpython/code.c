@@ -10,6 +10,8 @@ enum {
     MAX_NAME_CHARACTERS = 1 << 20,
     MAX_LINETABLE_BYTES = 16 << 20,
     MAX_BYTECODE_BYTES = 256 << 20,
+    /* What each instruction can do is known of functions up to this size. */
+    MAX_STEPS_BYTECODE_BYTES = 16 << 20,
     MAX_TLBC_ENTRIES = 1 << 20,
     /* sizeof(PyCodeObject) is 200 to 220 bytes, 3.8 to 3.15. */
     MAX_HEADER_BYTES = 1024,
@@ -248,27 +250,33 @@ static enum status find_bytecode(struct code_cache *cache, const struct code *co
     return STATUS_OK;
 }
 
-static bool read_steps_into(struct code_cache *cache, const struct code *code, uint8_t *bytecode, uint8_t *steps) {
+static enum status read_bytecode(struct code_cache *cache, const struct code *code, uint8_t *bytecode) {
+    remote_addr address = 0;
+    TRY(find_bytecode(cache, code, &address));
+    return memory_read(cache->runtime->objects, address, bytecode, code->bytecode_bytes);
+}
+
+static void make_steps(struct code_cache *cache, struct code *code, const uint8_t *bytecode) {
     const struct opcode *table = opcode_table((uint32_t)layout_minor(&cache->runtime->layout));
     size_t units = code->bytecode_bytes / CODE_UNIT_BYTES;
-    remote_addr address = 0;
-    if (find_bytecode(cache, code, &address) != STATUS_OK ||
-        memory_read(cache->runtime->objects, address, bytecode, code->bytecode_bytes) != STATUS_OK)
-        return false;
-    if (code->bytecode != 0)
-        return note_steps(table, steps, bytecode, units);
-    note_object_steps(table, steps, bytecode, units);
-    return true;
+    uint8_t *steps = arena_take(&cache->arena, units + 1);
+    if (steps == NULL)
+        return;
+    cache->size_bytes += units;
+    if (code->bytecode == 0)
+        note_object_steps(table, steps, bytecode, units);
+    else if (!note_steps(table, steps, bytecode, units))
+        return;
+    code->steps = steps;
 }
 
 static void read_steps(struct code_cache *cache, struct code *code) {
-    size_t units = code->bytecode_bytes / CODE_UNIT_BYTES;
     code->steps_known = true;
+    if (code->bytecode_bytes > MAX_STEPS_BYTECODE_BYTES || cache->arena.size_bytes > MAX_CACHE_BYTES)
+        return;
     uint8_t *bytecode = malloc(code->bytecode_bytes + 1);
-    uint8_t *steps = arena_take(&cache->arena, units + 1);
-    if (bytecode != NULL && steps != NULL && read_steps_into(cache, code, bytecode, steps))
-        code->steps = steps;
-    cache->size_bytes += units;
+    if (bytecode != NULL && read_bytecode(cache, code, bytecode) == STATUS_OK)
+        make_steps(cache, code, bytecode);
     free(bytecode);
 }
 

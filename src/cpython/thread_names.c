@@ -6,7 +6,13 @@
 
 #include <stdlib.h>
 
-enum { MAX_NAME_CHARACTERS = 1 << 20, FIRST_CAPACITY = 32 };
+enum {
+    MAX_NAME_CHARACTERS = 1 << 20,
+    BYTES_PER_CHARACTER = 12, /* a surrogate pair as two escapes */
+    /* Of all names together; threads beyond have none. */
+    MAX_NAMES_BYTES = 64 << 20,
+    FIRST_CAPACITY = 32,
+};
 
 struct collector {
     struct runtime *runtime;
@@ -14,16 +20,21 @@ struct collector {
     struct thread_name *items; /* grown with realloc, moved to the arena at the end */
     size_t count;
     size_t capacity;
+    size_t names_left_bytes;
 };
 
 static enum status read_thread_object(struct collector *collector, remote_addr object, struct thread_name *entry) {
     struct runtime *runtime = collector->runtime;
     remote_addr name = 0, native_id = 0;
+    size_t limit_bytes = (size_t)MAX_NAME_CHARACTERS * BYTES_PER_CHARACTER;
+    if (collector->names_left_bytes < limit_bytes)
+        limit_bytes = collector->names_left_bytes;
     TRY(instance_find_text(runtime, object, "_name", &name));
     struct buffer text;
-    buffer_init(&text, (size_t)MAX_NAME_CHARACTERS * 12);
+    buffer_init(&text, limit_bytes);
     enum status status = string_read(runtime, name, MAX_NAME_CHARACTERS, &text, NULL);
     if (status == STATUS_OK) {
+        collector->names_left_bytes -= text.size_bytes;
         entry->name = arena_copy_text(collector->arena, buffer_text(&text), text.size_bytes);
         status = entry->name != NULL ? STATUS_OK : STATUS_FAILED;
     }
@@ -77,7 +88,7 @@ static int compare_ids(const void *left, const void *right) {
 
 enum status thread_names_read(struct runtime *runtime, const struct interp *interp, struct arena *arena,
                               struct thread_names *names) {
-    struct collector collector = {.runtime = runtime, .arena = arena};
+    struct collector collector = {.runtime = runtime, .arena = arena, .names_left_bytes = MAX_NAMES_BYTES};
     remote_addr active = 0;
     *names = (struct thread_names){0};
     if (find_active(runtime, interp, &active) != STATUS_OK)

@@ -1,6 +1,7 @@
 #include "sampler/target.h"
 
 #include "base/clock.h"
+#include "base/memory_meter.h"
 #include "base/memory_pages.h"
 #include "sampler/attach_runtime.h"
 #include "sampler/native_ids.h"
@@ -27,6 +28,11 @@ static const uint64_t CHURN_PERIOD_NS = 2 * NS_PER_MS;
 static const size_t MAX_CODE_BYTES = 16 << 20;
 /* Code that is known to be dead is kept, too, until then: what was sampled may refer to it. */
 static const uint32_t MAX_DEAD_CODE = 2000;
+/* Of a process; what is remembered of each is some 10 KiB. */
+enum { MAX_SAMPLED_THREADS = 1 << 14 };
+/* What one look may cost: the first at a thousand threads of ten thousand frames each takes half of it on the versions
+ * that need most. What it does not suffice for is counted as an error. */
+static const struct budget look_budget = {.reads_left = UINT64_C(1) << 24, .bytes_left = UINT64_C(1) << 33};
 
 struct target {
     struct process *process;
@@ -34,6 +40,9 @@ struct target {
     struct target_options options;
     struct sample_sink *sink;
     struct memory_pages pages;
+    struct budget budget; /* of this look */
+    struct memory_meter live;
+    struct memory_meter objects;
     struct runtime runtime;
     struct code_cache codes;
     struct sample_counters counters;
@@ -59,14 +68,12 @@ struct target {
     bool list_stale; /* threads came or went */
 };
 
-static struct memory *objects_of(struct target *target) {
-    return &target->pages.memory;
-}
-
 static enum status open_runtime(struct target *target, struct error *error) {
     memory_pages_clear(&target->pages);
+    target->budget = look_budget;
     target->exec_count = process_exec_count(target->process);
-    TRY(attach_runtime(target->process, objects_of(target), &target->runtime, error));
+    TRY(attach_runtime(target->process, &target->objects.memory, &target->runtime, error));
+    target->runtime.live = &target->live.memory;
     if (target->runtime.empty)
         return error_set(error, STATUS_TORN, "process %d has no interpreter (yet)", (int)target->sampled.pid);
     target->sampled.version = target->runtime.version;
@@ -100,6 +107,8 @@ enum status target_open(struct process *process, pid_t parent_pid, const struct 
     target->sampled =
         (struct sampled_process){.process = process, .pid = process_pid(process), .parent_pid = parent_pid};
     memory_pages_init(&target->pages, process_memory(process));
+    memory_meter_init(&target->live, process_memory(process), &target->budget);
+    memory_meter_init(&target->objects, &target->pages.memory, &target->budget);
     enum status status = open_runtime(target, error);
     if (status == STATUS_OK)
         status = check_mode(target, error);
@@ -197,10 +206,14 @@ static enum status add_interp(struct target *target, const struct interp *interp
 /* Reads the interpreters again; notices those that are new, and new threads by the heads of the lists. */
 static enum status read_interps(struct target *target) {
     size_t old_count = target->interp_count, count = 0;
-    remote_addr address = 0;
+    remote_addr address = 0, left_behind = 0;
     TRY(interp_first(&target->runtime, &address));
     while (address != 0 && count < MAX_INTERPRETERS) {
         struct interp interp;
+        if (address == left_behind)
+            return STATUS_TORN; /* a ring */
+        if ((count & (count - 1)) == 0)
+            left_behind = address;
         TRY(interp_read(&target->runtime, address, &interp));
         bool same = count < old_count && target->interps[count].address == address &&
                     target->interps[count].threads_head == interp.threads_head;
@@ -337,15 +350,17 @@ static enum status list_interp(struct listing *listing) {
     struct target *target = listing->target;
     TRY(thread_names_read(&target->runtime, listing->interp, &target->names, &listing->names));
     remote_addr address = listing->interp->threads_head;
-    for (size_t i = 0; address != 0 && i < MAX_THREADS; i++) {
+    for (size_t i = 0; address != 0 && i < MAX_SAMPLED_THREADS && target->thread_count < MAX_SAMPLED_THREADS; i++) {
         struct thread_state state;
-        if (thread_state_read(&target->runtime, address, &state) != STATUS_OK ||
-            state.interp != listing->interp->address) {
+        struct target_thread *known = NULL;
+        enum status status = thread_state_read(&target->runtime, address, &state);
+        if (status == STATUS_OK)
+            known = find_thread(target, &state);
+        if (status != STATUS_OK || state.interp != listing->interp->address || (known != NULL && known->listed)) {
             /* The list changed under our hands: the next look reads it again. */
             target->list_stale = true;
             return STATUS_OK;
         }
-        struct target_thread *known = find_thread(target, &state);
         address = state.next;
         if (known == NULL && is_unborn(target, &state)) {
             listing->unsettled = true;
@@ -562,6 +577,7 @@ static enum status look_blocking(struct target *target, uint64_t now_ns) {
 enum status target_look(struct target *target, uint64_t now_ns) {
     /* Objects die, and others take their places: what a look reads of them is of its own time. */
     memory_pages_clear(&target->pages);
+    target->budget = look_budget;
     TRY(refresh(target, now_ns));
     if (target->lost)
         return STATUS_OK;

@@ -7,10 +7,15 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TEXT_BYTES = 1024 };
+enum {
+    TEXT_BYTES = 1024,
+    /* Threads are followed without, as well as can be; lists, captures and events are not. */
+    SPARE_DESCRIPTORS = 64,
+};
 
 struct thread_watch {
     int schedstat_fd;
@@ -18,10 +23,20 @@ struct thread_watch {
     int syscall_fd; /* -1 where it may not be read */
 };
 
+/* -1 when it is one of the last that this process may have. */
+static int leave_spare(int fd) {
+    struct rlimit limit;
+    if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || (rlim_t)fd + SPARE_DESCRIPTORS < limit.rlim_cur)
+        return fd;
+    (void)close(fd);
+    errno = EMFILE;
+    return -1;
+}
+
 static int open_file(const struct process *process, pid_t tid, const char *file) {
     char name[64];
     (void)snprintf(name, sizeof name, "task/%d/%s", (int)tid, file);
-    return openat(process->dir_fd, name, O_RDONLY | O_CLOEXEC);
+    return leave_spare(openat(process->dir_fd, name, O_RDONLY | O_CLOEXEC));
 }
 
 enum status thread_watch_open(struct process *process, pid_t tid, struct thread_watch **result) {
