@@ -10,12 +10,16 @@
 #include <unistd.h>
 
 /* Sections are read into memory as a whole; the largest executables there are have string tables of this order. */
-enum { SECTION_LIMIT_BYTES = 1 << 28, SECTIONS_MAX = 1 << 16, SEGMENTS_MAX = 1 << 16 };
+enum { SECTION_LIMIT_BYTES = 1 << 28, SECTIONS_MAX = 1 << 16, PROGRAM_HEADERS_MAX = 1 << 10 };
 
 struct elf_file {
     int fd;
     uint64_t size_bytes;
     Elf *elf;
+    /* For elf_file_read. */
+    bool has_segments;
+    size_t segment_count;
+    struct elf_segment segments[ELF_SEGMENTS_MAX];
 };
 
 enum status elf_file_open(int fd, struct elf_file **result) {
@@ -64,7 +68,7 @@ void elf_file_describe(struct elf_file *file, struct elf_program *program) {
         return;
     program->is_64bit = gelf_getclass(file->elf) == ELFCLASS64;
     program->machine = header.e_machine;
-    for (size_t i = 0; i < count && i < SEGMENTS_MAX && !program->is_dynamic; i++) {
+    for (size_t i = 0; i < count && i < PROGRAM_HEADERS_MAX && !program->is_dynamic; i++) {
         GElf_Phdr segment;
         if (gelf_getphdr(file->elf, (int)i, &segment) != NULL && segment.p_type == PT_INTERP)
             read_interpreter(file, &segment, program);
@@ -133,25 +137,101 @@ enum status elf_file_find_symbol(struct elf_file *file, const char *name, uint64
     return STATUS_NOT_FOUND;
 }
 
-enum status elf_file_find_section(struct elf_file *file, const char *name, uint64_t *address, uint64_t *size_bytes) {
+/* NULL: none of this name. */
+static Elf_Scn *find_section(struct elf_file *file, const char *name, GElf_Shdr *header) {
     size_t names_index = 0;
     GElf_Shdr names_header;
     if (elf_getshdrstrndx(file->elf, &names_index) != 0)
-        return STATUS_DAMAGED;
+        return NULL;
     Elf_Scn *names_section = elf_getscn(file->elf, names_index);
     if (names_section == NULL || gelf_getshdr(names_section, &names_header) == NULL)
-        return STATUS_NOT_FOUND;
+        return NULL;
     Elf_Data *names = section_data(file, names_section, &names_header);
     Elf_Scn *section = NULL;
     for (int i = 0; i < SECTIONS_MAX && (section = elf_nextscn(file->elf, section)) != NULL; i++) {
-        GElf_Shdr header;
-        if (gelf_getshdr(section, &header) == NULL)
-            return STATUS_DAMAGED;
-        if (name_at(names, header.sh_name, name)) {
-            *address = header.sh_addr;
-            *size_bytes = header.sh_size;
-            return STATUS_OK;
-        }
+        if (gelf_getshdr(section, header) == NULL)
+            return NULL;
+        if (name_at(names, header->sh_name, name))
+            return section;
+    }
+    return NULL;
+}
+
+enum status elf_file_find_section(struct elf_file *file, const char *name, uint64_t *address, uint64_t *size_bytes) {
+    GElf_Shdr header;
+    if (find_section(file, name, &header) == NULL)
+        return STATUS_NOT_FOUND;
+    *address = header.sh_addr;
+    *size_bytes = header.sh_size;
+    return STATUS_OK;
+}
+
+enum status elf_file_read_section(struct elf_file *file, const char *name, struct elf_section *result) {
+    GElf_Shdr header;
+    Elf_Scn *section = find_section(file, name, &header);
+    Elf_Data *data = section != NULL ? section_data(file, section, &header) : NULL;
+    if (data == NULL || data->d_buf == NULL)
+        return STATUS_NOT_FOUND;
+    *result = (struct elf_section){.address = header.sh_addr, .data = data->d_buf, .size_bytes = data->d_size};
+    return STATUS_OK;
+}
+
+size_t elf_file_segments(struct elf_file *file, struct elf_segment segments[ELF_SEGMENTS_MAX]) {
+    size_t headers = 0, count = 0;
+    if (elf_getphdrnum(file->elf, &headers) != 0)
+        return 0;
+    for (size_t i = 0; i < headers && i < PROGRAM_HEADERS_MAX && count < ELF_SEGMENTS_MAX; i++) {
+        GElf_Phdr header;
+        if (gelf_getphdr(file->elf, (int)i, &header) == NULL)
+            break;
+        if ((header.p_type != PT_LOAD && header.p_type != PT_DYNAMIC) || header.p_filesz == 0 ||
+            header.p_offset > file->size_bytes || header.p_filesz > file->size_bytes - header.p_offset ||
+            header.p_vaddr > UINT64_MAX - header.p_filesz)
+            continue;
+        segments[count++] = (struct elf_segment){
+            .address = header.p_vaddr,
+            .file_offset = header.p_offset,
+            .file_bytes = header.p_filesz,
+            .executable = (header.p_flags & PF_X) != 0,
+            .writable = (header.p_flags & PF_W) != 0,
+            .dynamic = header.p_type == PT_DYNAMIC,
+        };
+    }
+    return count;
+}
+
+enum status elf_file_read(struct elf_file *file, uint64_t address, void *buffer, size_t size_bytes) {
+    if (!file->has_segments) {
+        file->segment_count = elf_file_segments(file, file->segments);
+        file->has_segments = true;
+    }
+    for (size_t i = 0; i < file->segment_count; i++) {
+        const struct elf_segment *segment = &file->segments[i];
+        if (segment->dynamic || address < segment->address || address - segment->address >= segment->file_bytes)
+            continue;
+        uint64_t offset = address - segment->address;
+        if (size_bytes > segment->file_bytes - offset)
+            return STATUS_NOT_FOUND;
+        ssize_t size = pread(file->fd, buffer, size_bytes, (off_t)(segment->file_offset + offset));
+        return size == (ssize_t)size_bytes ? STATUS_OK : STATUS_DAMAGED;
     }
     return STATUS_NOT_FOUND;
+}
+
+enum status elf_file_place(struct elf_file *file, uint64_t file_offset, uint64_t *address) {
+    struct elf_segment segments[ELF_SEGMENTS_MAX];
+    size_t count = elf_file_segments(file, segments);
+    for (size_t i = 0; i < count; i++) {
+        if (segments[i].dynamic || !segments[i].executable || file_offset < segments[i].file_offset ||
+            file_offset - segments[i].file_offset >= segments[i].file_bytes)
+            continue;
+        *address = segments[i].address + (file_offset - segments[i].file_offset);
+        return STATUS_OK;
+    }
+    return STATUS_NOT_FOUND;
+}
+
+uint16_t elf_file_machine(struct elf_file *file) {
+    GElf_Ehdr header;
+    return gelf_getehdr(file->elf, &header) != NULL ? header.e_machine : (uint16_t)EM_NONE;
 }

@@ -52,4 +52,34 @@ enum status elf_file_find_symbol(struct elf_file *file, const char *name, uint64
 enum status elf_file_find_section(struct elf_file *file, const char *name, uint64_t *address,
                                   uint64_t *size_bytes) MUST_USE;
 
+/* A section's content, owned by the file. */
+struct elf_section {
+    uint64_t address; /* in the file's own numbering; 0 when it is not loaded */
+    const uint8_t *data;
+    size_t size_bytes;
+};
+/* STATUS_NOT_FOUND when there is none of this name, or when it has no content in the file. */
+enum status elf_file_read_section(struct elf_file *file, const char *name, struct elf_section *section) MUST_USE;
+
+/* A PT_LOAD or PT_DYNAMIC segment. */
+struct elf_segment {
+    uint64_t address;
+    uint64_t file_offset;
+    uint64_t file_bytes;
+    bool executable;
+    bool writable;
+    bool dynamic; /* PT_DYNAMIC */
+};
+enum { ELF_SEGMENTS_MAX = 64 };
+/* Those that have bytes in the file, in its order. */
+size_t elf_file_segments(struct elf_file *file, struct elf_segment segments[ELF_SEGMENTS_MAX]);
+
+/* The bytes that are loaded at an address, as far as they come from the file and are not relocated. */
+enum status elf_file_read(struct elf_file *file, uint64_t address, void *buffer, size_t size_bytes) MUST_USE;
+/* The address, in the file's own numbering, of code at an offset in the file. */
+enum status elf_file_place(struct elf_file *file, uint64_t file_offset, uint64_t *address) MUST_USE;
+
+/* As in the ELF header: EM_X86_64, EM_AARCH64, … */
+uint16_t elf_file_machine(struct elf_file *file);
+
 #endif

@@ -1,28 +1,68 @@
+/* How the time of a sample is divided. What the thread's clocks say is the kernel's is the kernel's. The rest is one or
+ * the other, told by the chain of C functions between the interrupted instruction and the evaluation loop:
+ *
+ * - none: the loop itself: python;
+ * - one of them is in a library other than the interpreter and what serves everybody (libc, libm, …): native;
+ * - else the interpreter does something itself. It is native when the Python instruction is a call and one of them is
+ *   a C function that such a call enters (c_functions.h): the interpreter's own way there and back, the release of
+ *   temporaries, the allocation of frames, a collection are not.
+ */
 #include "sampler/cpu_split.h"
 
-#include "cpython/layout.h"
+#include "base/map.h"
+#include "cpython/opcode.h"
+#include "sampler/c_functions.h"
+#include "sampler/code_map.h"
+#include "sampler/eval_loop.h"
+#include "unwind/native_stack.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+enum { CHAIN_MAX = 128, NAME_MAX_BYTES = 256, CALL_SITES_MAX = 1 << 12 };
+
+/* What the interpreter's data may be long for its C functions to be looked for in them. */
+enum { DATA_LIMIT_BYTES = 64 << 20 };
+
+/* One function on the C stack. */
+struct link {
+    struct code_place place;
+    remote_addr address;
+};
+
+/* From the interrupted instruction outwards, up to but without the evaluation loop. */
+struct chain {
+    struct link links[CHAIN_MAX];
+    size_t count;
+    bool reached_loop;
+    remote_addr loop_address; /* where in it the outermost function returns to */
+};
+
 struct cpu_split {
-    struct mappings mappings;
-    const struct mapping *interpreter; /* where the evaluation loop lies; NULL: not known */
+    struct code_map *code;
+    uint32_t minor;
+    bool interpreter_looked_at;
+    struct code_file *interpreter;
+    struct eval_loop loop;
+    struct c_functions *functions; /* NULL: none found */
+    struct map call_sites;         /* indirect calls that were seen to enter C functions, by return address */
+    uint64_t now_ns;
+    char name[NAME_MAX_BYTES];
+    struct chain chain;
 };
 
 enum status cpu_split_new(struct process *process, const struct layout *layout, remote_addr eval_address,
                           struct cpu_split **result) {
-    struct error ignored = {0};
-    (void)layout;
+    *result = NULL;
     struct cpu_split *split = calloc(1, sizeof *split);
     if (split == NULL)
         return STATUS_FAILED;
-    enum status status = process_read_mappings(process, &split->mappings, &ignored);
+    split->minor = (uint32_t)layout_minor(layout);
+    enum status status = code_map_new(process, eval_address, &split->code);
     if (status != STATUS_OK) {
-        free(split);
+        cpu_split_free(split);
         return status;
     }
-    split->interpreter = mappings_find(&split->mappings, eval_address);
     *result = split;
     return STATUS_OK;
 }
@@ -30,25 +70,221 @@ enum status cpu_split_new(struct process *process, const struct layout *layout, 
 void cpu_split_free(struct cpu_split *split) {
     if (split == NULL)
         return;
-    mappings_release(&split->mappings);
+    c_functions_free(split->functions);
+    code_map_free(split->code);
+    map_release(&split->call_sites);
     free(split);
 }
 
+/* Where the loop is and what its C functions are. */
+static void look_at_interpreter(struct cpu_split *split) {
+    struct code_place place;
+    struct elf_data *data = NULL;
+    split->interpreter_looked_at = true;
+    if (code_map_interpreter(split->code, &place) != STATUS_OK || place.file->table == NULL ||
+        elf_data_load(place.file->file, DATA_LIMIT_BYTES, &data) != STATUS_OK)
+        return;
+    split->interpreter = place.file;
+    if (eval_loop_find(place.file->file, data, place.file->table, place.address, &split->loop) != STATUS_OK)
+        split->loop.count = 0;
+    if (c_functions_find_all(data, place.file->table, &split->functions) != STATUS_OK)
+        split->functions = NULL;
+    elf_data_free(data);
+}
+
+static bool is_in_loop(const struct cpu_split *split, const struct code_place *place) {
+    return place->file != NULL && place->file == split->interpreter && eval_loop_holds(&split->loop, place->address);
+}
+
+/* For a place of which no table says where its caller is. A word that only looks like a return address has no call in
+ * front of it, save by chance. */
+static bool is_return_address(void *context, remote_addr address) {
+    struct cpu_split *split = context;
+    struct code_place place;
+    uint64_t target = 0;
+    /* Most words are no addresses of code at all; none of them is worth another look at the memory map. */
+    return code_map_find(split->code, address, 0, &place) == STATUS_OK && code_place_range(&place) != NULL &&
+           code_place_call(&place, &target) != MACHINE_CALL_NONE;
+}
+
+static enum status step(struct cpu_split *split, struct native_stack *stack, const struct code_place *place) {
+    struct unwind_row row;
+    if (code_place_read_row(split->code, place, &row) == STATUS_OK) {
+        enum status status = native_stack_step(stack, &row);
+        if (status == STATUS_OK || status == STATUS_NOT_FOUND)
+            return status;
+    }
+    return native_stack_scan(stack, is_return_address, split);
+}
+
+static void follow_chain(struct cpu_split *split, const struct wire_sample *sample, const uint64_t *words) {
+    struct chain *chain = &split->chain;
+    struct native_stack stack = {
+        .program_counter = sample->program_counter,
+        .stack_pointer = sample->stack_pointer,
+        .frame_pointer = sample->frame_register,
+        .return_register = sample->return_register,
+        .innermost = true,
+        .words_address = sample->stack_pointer,
+        .words = words,
+        .word_count = sample->stack_words,
+    };
+    chain->count = 0;
+    chain->reached_loop = false;
+    while (chain->count < CHAIN_MAX) {
+        struct code_place place;
+        remote_addr address = native_stack_place(&stack);
+        if (code_map_find(split->code, address, split->now_ns, &place) != STATUS_OK)
+            place = (struct code_place){.address = address};
+        if (is_in_loop(split, &place)) {
+            chain->reached_loop = true;
+            chain->loop_address = stack.program_counter;
+            return;
+        }
+        chain->links[chain->count++] = (struct link){.place = place, .address = stack.program_counter};
+        if (step(split, &stack, &place) != STATUS_OK)
+            return;
+    }
+}
+
+/* The innermost function that is in another library than the interpreter; NULL: none. Code in no file is that of a
+ * compiler at run time, of which CPython's own (3.13 and later) stands for the loop. */
+static const struct link *find_library(const struct cpu_split *split, enum opcode_family family) {
+    for (size_t i = 0; i < split->chain.count; i++) {
+        const struct link *link = &split->chain.links[i];
+        if (link->place.file == NULL ? family != OPCODE_HIDDEN : link->place.file->kind == CODE_LIBRARY)
+            return link;
+    }
+    return NULL;
+}
+
+/* Where the function of link `i` returns to. */
+static remote_addr return_address(const struct chain *chain, size_t i) {
+    return i + 1 < chain->count ? chain->links[i + 1].address : chain->reached_loop ? chain->loop_address : 0;
+}
+
+/* A C function that ends in another's call leaves no trace of itself: but it was entered from where others are. */
+static void remember_call_site(struct cpu_split *split, remote_addr address) {
+    struct code_place place;
+    uint64_t target = 0;
+    if (address == 0 || split->call_sites.count >= CALL_SITES_MAX ||
+        code_map_find(split->code, address, 0, &place) != STATUS_OK ||
+        code_place_call(&place, &target) != MACHINE_CALL_INDIRECT)
+        return;
+    if (map_set(&split->call_sites, address, 1) != STATUS_OK)
+        return;
+}
+
+/* Whether a call of Python's has entered a C function of the interpreter's own. *name: what that is called. */
+static bool find_c_function(struct cpu_split *split, const char **name) {
+    const struct chain *chain = &split->chain;
+    uint64_t known = 0;
+    *name = NULL;
+    /* From the loop inwards: what was called first is what the line called. */
+    for (size_t i = chain->count; i-- > 0;) {
+        const struct unwind_range *range = code_place_range(&chain->links[i].place);
+        const char *found = range != NULL && chain->links[i].place.file == split->interpreter && split->functions != NULL
+                                ? c_functions_name(split->functions, range->start)
+                                : NULL;
+        if (found != NULL) {
+            remember_call_site(split, return_address(chain, i));
+            *name = found;
+            return true;
+        }
+        if (map_get(&split->call_sites, return_address(chain, i), &known))
+            return true;
+    }
+    /* What went deeper than was copied is no way to somewhere. */
+    return !chain->reached_loop;
+}
+
+/* Clones and parts that compilers make of a function are called name.part.0, name.cold, … */
+static const char *plain_name(struct cpu_split *split, const char *name) {
+    size_t length = strcspn(name, ".@");
+    if (length == 0)
+        length = strlen(name);
+    if (length >= sizeof split->name)
+        length = sizeof split->name - 1;
+    memcpy(split->name, name, length);
+    split->name[length] = '\0';
+    return split->name;
+}
+
+/* The innermost function with a name, from link `first` on, that is in the same file. */
+static const char *find_name(struct cpu_split *split, const struct link *first) {
+    const struct chain *chain = &split->chain;
+    for (const struct link *link = first; link < chain->links + chain->count; link++) {
+        struct symbol symbol;
+        if (link->place.file != first->place.file)
+            break;
+        if (code_place_symbol(split->code, &link->place, &symbol) == STATUS_OK)
+            return plain_name(split, symbol.name);
+    }
+    return NULL;
+}
+
+static void name_library(struct cpu_split *split, const struct link *link, struct sample_cpu *cpu) {
+    if (link->place.file == NULL)
+        return;
+    cpu->library = link->place.file->path;
+    cpu->function = find_name(split, link);
+}
+
+static bool is_call(const struct cpu_split *split, enum opcode_family family) {
+    (void)split;
+    return family == OPCODE_CALL || family == OPCODE_HIDDEN;
+}
+
+/* Whether the sample is of native code, and of which. */
+static bool is_native(struct cpu_split *split, const struct wire_sample *sample, bool in_python,
+                      struct sample_cpu *cpu) {
+    const char *name = NULL;
+    enum opcode_family family = opcode_family(split->minor, (uint8_t)sample->code_unit);
+    if (split->chain.reached_loop && split->chain.count == 0)
+        return false;
+    const struct link *library = find_library(split, family);
+    if (library != NULL) {
+        name_library(split, library, cpu);
+        return true;
+    }
+    if (!in_python) {
+        if (split->chain.count > 0)
+            name_library(split, &split->chain.links[0], cpu);
+        return true;
+    }
+    if (!is_call(split, family) || !find_c_function(split, &name))
+        return false;
+    cpu->library = split->interpreter != NULL ? split->interpreter->path : NULL;
+    cpu->function = name != NULL && name[0] != '\0' ? name : NULL;
+    return true;
+}
+
+/* The kernel estimates how much of a thread's time it spent itself by what its ticks found, and what it says adds up
+ * over time. */
+static uint64_t kernel_part(const struct wire_sample *before, const struct wire_sample *sample, uint64_t weight_ns) {
+    uint64_t user_us = sample->user_us, system_us = sample->system_us;
+    if (before != NULL) {
+        user_us = user_us > before->user_us ? user_us - before->user_us : 0;
+        system_us = system_us > before->system_us ? system_us - before->system_us : 0;
+    }
+    if (user_us + system_us == 0)
+        return 0;
+    return (uint64_t)((double)weight_ns * ((double)system_us / ((double)user_us + (double)system_us)));
+}
+
 void cpu_split_take(struct cpu_split *split, const struct wire_sample *before, const struct wire_sample *sample,
-                    const uint64_t *words, bool in_python, struct sample_cpu *cpu) {
-    (void)words;
-    uint64_t spent_ns = sample->cpu_ns - (before != NULL ? before->cpu_ns : 0);
+                    const uint64_t *words, bool in_python, uint64_t weight_ns, struct sample_cpu *cpu) {
     *cpu = (struct sample_cpu){0};
-    if (before != NULL && sample->system_us - before->system_us > sample->user_us - before->user_us) {
-        cpu->kernel_ns = spent_ns;
-        return;
-    }
-    const struct mapping *at = mappings_find(&split->mappings, sample->program_counter);
-    bool inside = at != NULL && split->interpreter != NULL && at->inode == split->interpreter->inode;
-    if (in_python && (inside || split->interpreter == NULL || at == NULL)) {
-        cpu->python_ns = spent_ns;
-        return;
-    }
-    cpu->native_ns = spent_ns;
-    cpu->library = at != NULL && at->path[0] == '/' ? at->path : NULL;
+    split->now_ns = sample->time_ns;
+    if (!split->interpreter_looked_at)
+        look_at_interpreter(split);
+    follow_chain(split, sample, words);
+    bool native = is_native(split, sample, in_python, cpu);
+    cpu->kernel_ns = kernel_part(before, sample, weight_ns);
+    if (cpu->kernel_ns > weight_ns)
+        cpu->kernel_ns = weight_ns;
+    if (native)
+        cpu->native_ns = weight_ns - cpu->kernel_ns;
+    else
+        cpu->python_ns = weight_ns - cpu->kernel_ns;
 }

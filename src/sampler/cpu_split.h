@@ -17,10 +17,10 @@ enum status cpu_split_new(struct process *process, const struct layout *layout, 
                           struct cpu_split **split) MUST_USE;
 void cpu_split_free(struct cpu_split *split);
 
-/* Divides the CPU time between two samples of one thread; `before` is NULL for its first. `words` are the
- * sample->stack_words words of the C stack; `in_python`: there is a Python frame. Fills cpu; its texts live until the
- * next call. */
+/* Divides weight_ns, the CPU time between two samples of one thread; `before` is NULL for its first. `words` are the
+ * sample->stack_words words of the C stack; `in_python`: there is a Python frame. Fills cpu, whose parts add up to
+ * weight_ns; its texts live until the next call. */
 void cpu_split_take(struct cpu_split *split, const struct wire_sample *before, const struct wire_sample *sample,
-                    const uint64_t *words, bool in_python, struct sample_cpu *cpu);
+                    const uint64_t *words, bool in_python, uint64_t weight_ns, struct sample_cpu *cpu);
 
 #endif

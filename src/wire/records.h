@@ -79,6 +79,7 @@ struct wire_sample {
     uint64_t program_counter;
     uint64_t stack_pointer;
     uint64_t return_register; /* where the architecture keeps a return address in a register (aarch64); else 0 */
+    uint64_t frame_register;  /* rbp, x29: compilers have functions find their frame with it */
 };
 
 /* Whose allocation it is. */
