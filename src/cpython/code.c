@@ -291,6 +291,29 @@ struct code_step code_cache_step(struct code_cache *cache, const struct code *co
     return (struct code_step){(enum opcode_family)(step & ~STEP_ENTERS), (step & STEP_ENTERS) != 0};
 }
 
+static void find_callee_slots(struct code_cache *cache, struct code *code) {
+    size_t units = code->bytecode_bytes / CODE_UNIT_BYTES;
+    remote_addr address = 0;
+    code->callee_slots_known = true;
+    uint8_t *bytecode = malloc(code->bytecode_bytes + 1);
+    struct callee_slot *slots = arena_take(&cache->arena, (units + 1) * sizeof slots[0]);
+    if (bytecode != NULL && slots != NULL && find_bytecode(cache, code, &address) == STATUS_OK &&
+        memory_read(cache->runtime->objects, address, bytecode, code->bytecode_bytes) == STATUS_OK &&
+        callee_slots_find((uint32_t)layout_minor(&cache->runtime->layout), bytecode, units, slots) == STATUS_OK)
+        code->callee_slots = slots;
+    cache->size_bytes += units * sizeof slots[0];
+    free(bytecode);
+}
+
+struct callee_slot code_cache_callee_slot(struct code_cache *cache, const struct code *code,
+                                          int32_t instruction_bytes) {
+    if (!code->callee_slots_known)
+        find_callee_slots(cache, (struct code *)(uintptr_t)code);
+    if (code->callee_slots == NULL || instruction_bytes < 0 || (uint32_t)instruction_bytes >= code->bytecode_bytes)
+        return (struct callee_slot){0};
+    return code->callee_slots[instruction_bytes / CODE_UNIT_BYTES];
+}
+
 void code_position(const struct code *code, uint32_t instruction_bytes, struct source_position *position) {
     struct code *own = (struct code *)(uintptr_t)code;
     if (code->last_asked != instruction_bytes + 1 || code->last_asked == 0) {

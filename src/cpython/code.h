@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/map.h"
+#include "cpython/callee_slot.h"
 #include "cpython/linetable.h"
 #include "cpython/opcode.h"
 #include "cpython/runtime.h"
@@ -30,6 +31,9 @@ struct code {
     /* Private: for each code unit its instruction's family, and whether it enters; NULL until it is asked for. */
     const uint8_t *steps;
     bool steps_known;
+    /* Private: 3.8 to 3.10: for each code unit where its callee is; NULL until it is asked for. */
+    const struct callee_slot *callee_slots;
+    bool callee_slots_known;
     /* Private: what tells this code object from another that has taken its address, and when that was last looked at.
      */
     uint64_t fingerprint;
@@ -76,6 +80,10 @@ struct code_step {
     bool enters;
 };
 struct code_step code_cache_step(struct code_cache *cache, const struct code *code, int32_t instruction_bytes);
+
+/* Where a frame of 3.8 to 3.10 has what it calls while its last instruction is at this offset. Read from the bytecode
+ * at the first call. */
+struct callee_slot code_cache_callee_slot(struct code_cache *cache, const struct code *code, int32_t instruction_bytes);
 
 /* linetable_lookup in the code's table, with the last answer remembered: the threads of a pool stand at the same
  * places. `code` comes from a cache. */

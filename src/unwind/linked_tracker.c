@@ -15,8 +15,6 @@ enum {
     MAX_CONTEXTS = 1 << 14,
     /* What was seen so many times less often than something else was not seen. */
     CONTEXT_RATIO = 10,
-    MAX_SITES = 1 << 14,
-    SITES = 4,
     /* Of a frame, so many callers are remembered. */
     SHIFTY_CALLERS = 4,
     MAX_FRAMES = 1 << 20,
@@ -46,12 +44,6 @@ struct linked_head {
     uint32_t next_free;
 };
 
-/* From which instructions one code calls another, and how often that was seen. */
-struct call_sites {
-    int32_t instruction_bytes[SITES];
-    uint32_t weight[SITES];
-};
-
 static const struct layout *layout_of(const struct linked_tracker *tracker) {
     return &tracker->runtime->layout;
 }
@@ -61,15 +53,15 @@ bool linked_tracker_supports(const struct runtime *runtime) {
 }
 
 void linked_tracker_init(struct linked_tracker *tracker, struct runtime *runtime, struct code_cache *codes) {
-    *tracker = (struct linked_tracker){.runtime = runtime, .codes = codes};
+    *tracker =
+        (struct linked_tracker){.runtime = runtime, .codes = codes, .study = {.runtime = runtime, .codes = codes}};
 }
 
 void linked_tracker_release(struct linked_tracker *tracker) {
     tracked_stack_release(&tracker->stack);
     map_release(&tracker->by_address);
     map_release(&tracker->contexts);
-    map_release(&tracker->sites_by_pair);
-    free(tracker->sites);
+    call_sites_release(&tracker->sites);
     free(tracker->heads);
     free(tracker->order);
     free(tracker->chain);
@@ -89,8 +81,7 @@ static void forget_heads(struct linked_tracker *tracker) {
 void linked_tracker_forget(struct linked_tracker *tracker) {
     forget_heads(tracker);
     map_clear(&tracker->contexts);
-    map_clear(&tracker->sites_by_pair);
-    tracker->site_count = 0;
+    call_sites_forget(&tracker->sites);
     tracker->stack.count = 0;
     tracker->stack.unchanged = 0;
     tracker->frame_type = 0;
@@ -456,75 +447,33 @@ static bool is_caught_calling(struct linked_tracker *tracker, const struct linke
     return caller->is_first && is_running(tracker, caller) && leads_to(tracker, tracker->frame_meanwhile, callee);
 }
 
-static uint64_t sites_key(const struct code *caller, const struct code *callee) {
-    return ((uint64_t)caller->serial << 32 | callee->serial) * UINT64_C(0x9e3779b97f4a7c15);
+/* Learns what a caller calls from where, by its own word; `callee` is what it has called in this look. */
+static enum status study_call(struct linked_tracker *tracker, const struct linked_head *caller,
+                              const struct code *callee) {
+    struct studied_call call;
+    enum status status = frame_study_call(&tracker->study, caller->address, &call);
+    if (status != STATUS_OK)
+        return status == STATUS_FAILED ? status : STATUS_OK;
+    if (!call.direct && call.callee != callee)
+        return STATUS_OK;
+    return call_sites_note(&tracker->sites, call.caller, call.instruction_bytes, call.callee,
+                           call.standing ? CALL_CERTAIN : CALL_LIKELY);
 }
 
-/* What is known of where one code calls another; NULL when there is no memory, or nothing and nothing to add. */
-static struct call_sites *get_sites(struct linked_tracker *tracker, const struct code *caller,
-                                    const struct code *callee, bool add) {
-    uint64_t index = 0;
-    if (map_get(&tracker->sites_by_pair, sites_key(caller, callee), &index))
-        return &tracker->sites[index];
-    if (!add)
-        return NULL;
-    if (tracker->site_count >= MAX_SITES) {
-        map_clear(&tracker->sites_by_pair);
-        tracker->site_count = 0;
-    }
-    if (reserve(&tracker->sites, &tracker->site_capacity, tracker->site_count + 1, sizeof tracker->sites[0]) !=
-            STATUS_OK ||
-        map_set(&tracker->sites_by_pair, sites_key(caller, callee), tracker->site_count) != STATUS_OK)
-        return NULL;
-    tracker->sites[tracker->site_count] = (struct call_sites){0};
-    return &tracker->sites[tracker->site_count++];
-}
-
-static void note_site(struct linked_tracker *tracker, const struct code *caller, const struct code *callee,
-                      int32_t instruction_bytes) {
-    struct call_sites *sites = get_sites(tracker, caller, callee, true);
-    if (sites == NULL)
-        return;
-    size_t least = 0;
-    for (size_t i = 0; i < SITES; i++) {
-        if (sites->weight[i] > 0 && sites->instruction_bytes[i] == instruction_bytes) {
-            sites->weight[i]++;
-            return;
-        }
-        if (sites->weight[i] < sites->weight[least])
-            least = i;
-    }
-    sites->instruction_bytes[least] = instruction_bytes;
-    sites->weight[least] = 1;
-}
-
-/* Where a caller stood when it called, given where it stands now: there, or it has gone on since. */
-static int32_t calling_instruction(struct linked_tracker *tracker, const struct code *caller, const struct code *callee,
-                                   int32_t instruction_bytes) {
-    const struct call_sites *sites = get_sites(tracker, caller, callee, false);
-    uint64_t best = 0;
-    int32_t site = -1;
-    for (size_t i = 0; sites != NULL && i < SITES; i++)
-        best = sites->weight[i] > best ? sites->weight[i] : best;
-    for (size_t i = 0; sites != NULL && i < SITES; i++) {
-        if (sites->weight[i] == 0 || sites->weight[i] * CONTEXT_RATIO < best)
-            continue;
-        if (sites->instruction_bytes[i] == instruction_bytes)
-            return instruction_bytes;
-        /* The nearest before it; in a loop it may be one behind it. */
-        bool before = sites->instruction_bytes[i] < instruction_bytes;
-        if (site < 0 || (before && (site > instruction_bytes || sites->instruction_bytes[i] > site)) ||
-            (!before && site > instruction_bytes && sites->instruction_bytes[i] > site))
-            site = sites->instruction_bytes[i];
-    }
-    if (site >= 0)
-        return site;
-    for (int32_t i = instruction_bytes; i >= 0; i -= 2) {
-        enum opcode_family family = code_cache_step(tracker->codes, caller, i).family;
-        if (family != OPCODE_OTHER && family != OPCODE_BY_THE_WAY)
-            return i;
-    }
-    return instruction_bytes;
+/* Where a caller stood when it called, given where it stands now: *instruction_bytes. */
+static enum status place_caller(struct linked_tracker *tracker, const struct linked_head *caller,
+                                const struct linked_head *callee, int32_t *instruction_bytes) {
+    struct call_sites *sites = &tracker->sites;
+    if (call_sites_knows(sites, caller->code, *instruction_bytes, callee->code))
+        return STATUS_OK;
+    if (is_caught_calling(tracker, caller, callee))
+        TRY(call_sites_note(sites, caller->code, *instruction_bytes, callee->code, CALL_LIKELY));
+    if (call_sites_asks(sites, caller->code, callee->code))
+        TRY(study_call(tracker, caller, callee->code));
+    if (!tracker->last_attempt && !call_sites_is_settled(sites, caller->code, callee->code))
+        return STATUS_TORN;
+    *instruction_bytes = call_sites_guess(sites, tracker->codes, caller->code, callee->code, *instruction_bytes);
+    return STATUS_OK;
 }
 
 /* What the frame at `index` of the chain shows. */
@@ -546,11 +495,7 @@ static enum status show(struct linked_tracker *tracker, size_t index, struct tra
     struct linked_head *callee = &tracker->heads[tracker->chain[index - 1]];
     remote_addr callee_code = load_u64(callee->bytes + layout_of(tracker)->frame_object.f_code);
     TRY(get_code(tracker, callee, callee_code));
-    if (is_caught_calling(tracker, head, callee))
-        note_site(tracker, head->code, callee->code, tracked->instruction_bytes);
-    else
-        tracked->instruction_bytes = calling_instruction(tracker, head->code, callee->code, tracked->instruction_bytes);
-    return STATUS_OK;
+    return place_caller(tracker, head, callee, &tracked->instruction_bytes);
 }
 
 /* Makes tracker->stack of the chain. */
@@ -664,6 +609,7 @@ enum status linked_tracker_look(struct linked_tracker *tracker, struct thread_st
         tracker->stack.unchanged = tracker->stack.count;
     tracker->failed = true;
     for (unsigned i = 0; i < max_attempts && status == STATUS_TORN; i++) {
+        tracker->last_attempt = i + 1 == max_attempts;
         status = attempt(tracker, thread);
         if (status == STATUS_UNREADABLE) {
             /* The memory of a frame has been given back. */

@@ -17,6 +17,8 @@
 #include "base/map.h"
 #include "cpython/frame.h"
 #include "cpython/interp.h"
+#include "unwind/call_sites.h"
+#include "unwind/frame_study.h"
 #include "unwind/tracked_stack.h"
 
 enum { LINKED_HEAD_MAX_BYTES = 128 };
@@ -28,6 +30,7 @@ struct linked_tracker {
     struct tracked_stack stack;
     bool paused;            /* set by the caller: the thread stands still during a look */
     bool failed;            /* the last look was not taken */
+    bool last_attempt;      /* what is doubtful is taken for what it seems */
     remote_addr frame_type; /* 0 until a frame was seen */
     uint64_t look;          /* how many reads there were */
     /* The frames that are read along. */
@@ -45,11 +48,8 @@ struct linked_tracker {
     uint32_t *chain; /* of this look, innermost first */
     size_t chain_count;
     size_t chain_capacity;
-    /* Where code calls other code, for certain. */
-    struct call_sites *sites;
-    size_t site_count;
-    size_t site_capacity;
-    struct map sites_by_pair;
+    struct call_sites sites;
+    struct frame_study study;
     struct memory_piece *pieces;
     size_t piece_capacity;
     uint8_t thread_bytes[THREAD_STATE_MAX_BYTES];

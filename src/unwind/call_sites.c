@@ -1,0 +1,215 @@
+#include "unwind/call_sites.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_SETS = 1 << 14,
+    MAX_CALLEES = 1 << 16,
+    FIRST_CAPACITY = 64,
+    SITES = 8,
+    /* What was seen so many times less often than something else was not seen. */
+    RATIO = 10,
+    /* What was seen so often for certain is so. */
+    SETTLED = 3,
+    MAX_WEIGHT = 1 << 20,
+    CODE_UNIT_BYTES = 2,
+    EAGER_QUESTIONS = 32,
+    LAZY_QUESTIONS = 16,
+};
+
+/* Where one code calls another, and how often that was seen. */
+struct site_set {
+    int32_t instruction_bytes[SITES];
+    uint32_t certain[SITES];
+    uint32_t likely[SITES];
+    uint32_t asked;
+};
+
+static bool is_used(const struct site_set *set, size_t index) {
+    return set->certain[index] > 0 || set->likely[index] > 0;
+}
+
+/* Instead of a callee's serial: it calls now this, now that. */
+static const uint64_t SEVERAL = 0;
+
+void call_sites_release(struct call_sites *sites) {
+    map_release(&sites->sets_by_pair);
+    map_release(&sites->callees);
+    free(sites->sets);
+    *sites = (struct call_sites){0};
+}
+
+void call_sites_forget(struct call_sites *sites) {
+    map_clear(&sites->sets_by_pair);
+    map_clear(&sites->callees);
+    sites->set_count = 0;
+}
+
+/* Serials are never given twice, so what is known of code that has died does no harm. */
+static uint64_t pair_key(const struct code *caller, const struct code *callee) {
+    return ((uint64_t)caller->serial << 32 | callee->serial) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static uint64_t place_key(const struct code *caller, int32_t instruction_bytes) {
+    return ((uint64_t)caller->serial << 32 | (uint32_t)instruction_bytes) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static struct site_set *find_set(const struct call_sites *sites, const struct code *caller, const struct code *callee) {
+    uint64_t index = 0;
+    return map_get(&sites->sets_by_pair, pair_key(caller, callee), &index) ? &sites->sets[index] : NULL;
+}
+
+static enum status add_set(struct call_sites *sites, const struct code *caller, const struct code *callee,
+                           struct site_set **set) {
+    if (sites->set_count >= MAX_SETS)
+        call_sites_forget(sites);
+    if (sites->set_count >= sites->set_capacity) {
+        size_t capacity = sites->set_capacity > 0 ? sites->set_capacity * 2 : FIRST_CAPACITY;
+        struct site_set *sets = realloc(sites->sets, capacity * sizeof sets[0]);
+        if (sets == NULL)
+            return STATUS_FAILED;
+        sites->sets = sets;
+        sites->set_capacity = capacity;
+    }
+    TRY(map_set(&sites->sets_by_pair, pair_key(caller, callee), sites->set_count));
+    *set = &sites->sets[sites->set_count++];
+    **set = (struct site_set){0};
+    return STATUS_OK;
+}
+
+static void note_in_set(struct site_set *set, int32_t instruction_bytes, enum call_evidence evidence) {
+    size_t place = 0;
+    while (place < SITES && (!is_used(set, place) || set->instruction_bytes[place] != instruction_bytes))
+        place++;
+    if (place == SITES) {
+        place = 0;
+        for (size_t i = 1; i < SITES; i++)
+            if (set->certain[i] < set->certain[place] ||
+                (set->certain[i] == set->certain[place] && set->likely[i] < set->likely[place]))
+                place = i;
+        if (set->certain[place] > 0 && evidence != CALL_CERTAIN)
+            return;
+        set->instruction_bytes[place] = instruction_bytes;
+        set->certain[place] = set->likely[place] = 0;
+    }
+    uint32_t *weight = evidence == CALL_CERTAIN ? &set->certain[place] : &set->likely[place];
+    *weight += *weight < MAX_WEIGHT;
+}
+
+/* Whether it is certain that something else, and only that, is called from there. */
+static bool excludes(const struct call_sites *sites, const struct code *caller, int32_t instruction_bytes,
+                     const struct code *callee) {
+    uint64_t serial = 0;
+    return map_get(&sites->callees, place_key(caller, instruction_bytes), &serial) && serial != SEVERAL &&
+           serial != callee->serial;
+}
+
+static enum status note_callee(struct call_sites *sites, const struct code *caller, int32_t instruction_bytes,
+                               const struct code *callee) {
+    uint64_t key = place_key(caller, instruction_bytes), serial = 0;
+    if (map_get(&sites->callees, key, &serial))
+        return serial == callee->serial || serial == SEVERAL ? STATUS_OK : map_set(&sites->callees, key, SEVERAL);
+    if (sites->callees.count >= MAX_CALLEES)
+        map_clear(&sites->callees);
+    return map_set(&sites->callees, key, callee->serial);
+}
+
+enum status call_sites_note(struct call_sites *sites, const struct code *caller, int32_t instruction_bytes,
+                            const struct code *callee, enum call_evidence evidence) {
+    if (evidence == CALL_CERTAIN)
+        TRY(note_callee(sites, caller, instruction_bytes, callee));
+    else if (excludes(sites, caller, instruction_bytes, callee))
+        return STATUS_OK;
+    struct site_set *set = find_set(sites, caller, callee);
+    if (set == NULL)
+        TRY(add_set(sites, caller, callee, &set));
+    note_in_set(set, instruction_bytes, evidence);
+    return STATUS_OK;
+}
+
+static bool has_certain(const struct site_set *set) {
+    for (size_t i = 0; i < SITES; i++)
+        if (set->certain[i] > 0)
+            return true;
+    return false;
+}
+
+/* How often a site has been seen, of those that count: the certain ones if there are any. */
+static uint32_t weight_of(const struct site_set *set, size_t index) {
+    return has_certain(set) ? set->certain[index] : set->likely[index];
+}
+
+bool call_sites_knows(const struct call_sites *sites, const struct code *caller, int32_t instruction_bytes,
+                      const struct code *callee) {
+    const struct site_set *set = find_set(sites, caller, callee);
+    for (size_t i = 0; set != NULL && i < SITES; i++)
+        if (set->certain[i] >= SETTLED && set->instruction_bytes[i] == instruction_bytes)
+            return true;
+    return false;
+}
+
+bool call_sites_asks(struct call_sites *sites, const struct code *caller, const struct code *callee) {
+    struct site_set *set = find_set(sites, caller, callee);
+    if (set == NULL && add_set(sites, caller, callee, &set) != STATUS_OK)
+        return false;
+    set->asked++;
+    return set->asked <= EAGER_QUESTIONS || set->asked % LAZY_QUESTIONS == 0;
+}
+
+bool call_sites_is_settled(const struct call_sites *sites, const struct code *caller, const struct code *callee) {
+    const struct site_set *set = find_set(sites, caller, callee);
+    for (size_t i = 0; set != NULL && i < SITES; i++)
+        if (set->certain[i] >= SETTLED)
+            return true;
+    return set != NULL && set->asked >= EAGER_QUESTIONS;
+}
+
+/* Of two sites the one from which it more likely came to an instruction: the nearest before it, else (in a loop) the
+ * last one. */
+static bool is_nearer(int32_t site, int32_t other, int32_t instruction_bytes) {
+    bool before = site <= instruction_bytes, other_before = other <= instruction_bytes;
+    return before != other_before ? before : site > other;
+}
+
+/* The site in the set to choose, -1 if none. */
+static int32_t choose_in_set(const struct call_sites *sites, const struct site_set *set, const struct code *caller,
+                             const struct code *callee, int32_t instruction_bytes) {
+    uint32_t most = 0;
+    int32_t chosen = -1;
+    for (size_t i = 0; i < SITES; i++)
+        most = weight_of(set, i) > most ? weight_of(set, i) : most;
+    for (size_t i = 0; i < SITES; i++) {
+        int32_t site = set->instruction_bytes[i];
+        uint32_t weight = weight_of(set, i);
+        if (weight == 0 || weight < most / RATIO || (set->certain[i] == 0 && excludes(sites, caller, site, callee)))
+            continue;
+        if (chosen < 0 || is_nearer(site, chosen, instruction_bytes))
+            chosen = site;
+    }
+    return chosen;
+}
+
+/* The last place from `end` down to `start` that can call and of which nothing else is known; -1 if none. */
+static int32_t find_place(const struct call_sites *sites, struct code_cache *codes, const struct code *caller,
+                          const struct code *callee, int32_t start, int32_t end) {
+    for (int32_t i = end; i >= start; i -= CODE_UNIT_BYTES) {
+        enum opcode_family family = code_cache_step(codes, caller, i).family;
+        if (family != OPCODE_OTHER && family != OPCODE_BY_THE_WAY && !excludes(sites, caller, i, callee))
+            return i;
+    }
+    return -1;
+}
+
+int32_t call_sites_guess(const struct call_sites *sites, struct code_cache *codes, const struct code *caller,
+                         const struct code *callee, int32_t instruction_bytes) {
+    const struct site_set *set = find_set(sites, caller, callee);
+    int32_t site = set != NULL ? choose_in_set(sites, set, caller, callee, instruction_bytes) : -1;
+    if (site < 0)
+        site = find_place(sites, codes, caller, callee, 0, instruction_bytes);
+    /* In a loop it is behind. */
+    int32_t last = ((int32_t)caller->bytecode_bytes - 1) / CODE_UNIT_BYTES * CODE_UNIT_BYTES;
+    if (site < 0)
+        site = find_place(sites, codes, caller, callee, instruction_bytes, last);
+    return site >= 0 ? site : instruction_bytes;
+}
