@@ -42,14 +42,21 @@ static void put_escaped(FILE *stream, unsigned char byte) {
     }
 }
 
+static bool is_plain(unsigned char byte) {
+    return byte >= 0x20 && byte != '"' && byte != '\\' && byte != '<' && byte != 0x7f;
+}
+
 static void put_text(FILE *stream, const char *text) {
     putc('"', stream);
-    for (const char *at = text; *at != '\0'; at++) {
-        unsigned char byte = (unsigned char)*at;
-        if (byte < 0x20 || byte == '"' || byte == '\\' || byte == '<' || byte == 0x7f)
-            put_escaped(stream, byte);
-        else
-            putc(byte, stream);
+    for (const char *at = text; *at != '\0';) {
+        const char *end = at;
+        while (*end != '\0' && is_plain((unsigned char)*end))
+            end++;
+        if (end > at)
+            (void)fwrite(at, 1, (size_t)(end - at), stream);
+        if (*end != '\0')
+            put_escaped(stream, (unsigned char)*end++);
+        at = end;
     }
     putc('"', stream);
 }

@@ -1,180 +1,215 @@
+/* A dump as JSON, written as it comes: looks at a thousand threads are large. */
 #include "cli/dump.h"
 
+#include "base/json_stream.h"
 #include "base/text.h"
 #include "cpython/runtime.h"
 
-#include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_TEXT_BYTES = 64 << 20 };
 
-/* jansson takes UTF-8 only; a command line may be any bytes. */
-static json_t *text_value(const char *text) {
-    if (text == NULL)
-        return json_null();
-    json_t *value = json_string(text);
-    if (value != NULL)
-        return value;
+struct writer {
+    struct json_stream json;
     struct buffer safe;
-    buffer_init(&safe, MAX_TEXT_BYTES);
-    if (text_append_safe(&safe, text, strlen(text), false) == STATUS_OK)
-        value = json_string(buffer_text(&safe));
-    buffer_release(&safe);
-    return value;
+    bool is_complete; /* false: there was no memory for a text */
+};
+
+static bool is_utf8(const char *text, size_t size_bytes) {
+    size_t at = text_plain_length(text, size_bytes);
+    while (at < size_bytes) {
+        uint32_t character;
+        size_t length = text_decode_utf8(text + at, size_bytes - at, &character);
+        if (length == 0)
+            return false;
+        at += length;
+    }
+    return true;
 }
 
-static json_t *number_or_null(int64_t number) {
-    return number < 0 ? json_null() : json_integer(number);
+/* JSON is UTF-8 only; a command line may be any bytes. */
+static void put_text(struct writer *writer, const char *text) {
+    size_t size_bytes = text != NULL ? strlen(text) : 0;
+    if (text == NULL) {
+        json_stream_null(&writer->json);
+    } else if (is_utf8(text, size_bytes)) {
+        json_stream_text(&writer->json, text);
+    } else {
+        buffer_clear(&writer->safe);
+        if (text_append_safe(&writer->safe, text, size_bytes, false) != STATUS_OK)
+            writer->is_complete = false;
+        json_stream_text(&writer->json, buffer_text(&writer->safe));
+    }
 }
 
-/* json_object_set_new and json_array_append_new take NULL, fail, and are asked no further: a document that misses
- * something must not be written, so every result is gathered. */
-static void put(json_t *object, const char *key, json_t *value, bool *complete) {
-    if (json_object_set_new(object, key, value) != 0)
-        *complete = false;
+static void put_key_text(struct writer *writer, const char *key, const char *text) {
+    json_stream_key(&writer->json, key);
+    put_text(writer, text);
 }
 
-static void append(json_t *array, json_t *value, bool *complete) {
-    if (json_array_append_new(array, value) != 0)
-        *complete = false;
+static void put_key_boolean(struct json_stream *json, const char *key, bool value) {
+    json_stream_key(json, key);
+    json_stream_boolean(json, value);
 }
 
-static json_t *locals_value(const struct look_frame *frame, bool *complete) {
-    json_t *locals = json_array();
+static void put_number_or_null(struct json_stream *json, const char *key, int64_t number) {
+    json_stream_key(json, key);
+    if (number < 0)
+        json_stream_null(json);
+    else
+        json_stream_integer(json, number);
+}
+
+static void put_id_or_null(struct json_stream *json, const char *key, uint64_t id, bool is_known) {
+    json_stream_key(json, key);
+    if (is_known)
+        json_stream_unsigned(json, id);
+    else
+        json_stream_null(json);
+}
+
+static void put_locals(struct writer *writer, const struct look_frame *frame) {
+    struct json_stream *json = &writer->json;
+    json_stream_open_key(json, "locals", '[');
     for (size_t i = 0; i < frame->local_count; i++) {
         const struct look_local *local = &frame->locals[i];
-        json_t *value = json_object();
-        put(value, "name", text_value(local->name), complete);
-        put(value, "type", text_value(local->type), complete);
-        put(value, "value", text_value(local->value), complete);
-        put(value, "argument", json_boolean(local->argument), complete);
-        append(locals, value, complete);
+        json_stream_open(json, '{');
+        put_key_text(writer, "name", local->name);
+        put_key_text(writer, "type", local->type);
+        put_key_text(writer, "value", local->value);
+        put_key_boolean(json, "argument", local->argument);
+        json_stream_close(json, '}');
     }
-    return locals;
+    json_stream_close(json, ']');
 }
 
-static json_t *frame_value(const struct look_frame *frame, bool *complete) {
-    json_t *value = json_object();
-    if (frame->status != STATUS_OK) {
-        put(value, "error", json_string(status_name(frame->status)), complete);
-        return value;
-    }
+static void put_readable_frame(struct writer *writer, const struct look_frame *frame) {
     const struct source_position *position = &frame->position;
-    put(value, "function", text_value(frame->function), complete);
+    struct json_stream *json = &writer->json;
+    put_key_text(writer, "function", frame->function);
     if (frame->qualname != NULL)
-        put(value, "qualname", text_value(frame->qualname), complete);
-    put(value, "file", text_value(frame->file), complete);
-    put(value, "line", number_or_null(position->line), complete);
-    put(value, "end_line", number_or_null(position->end_line), complete);
-    put(value, "column", number_or_null(position->column), complete);
-    put(value, "end_column", number_or_null(position->end_column), complete);
+        put_key_text(writer, "qualname", frame->qualname);
+    put_key_text(writer, "file", frame->file);
+    put_number_or_null(json, "line", position->line);
+    put_number_or_null(json, "end_line", position->end_line);
+    put_number_or_null(json, "column", position->column);
+    put_number_or_null(json, "end_column", position->end_column);
     if (frame->collecting)
-        put(value, "collecting", json_true(), complete);
+        put_key_boolean(json, "collecting", true);
     if (frame->locals != NULL)
-        put(value, "locals", locals_value(frame, complete), complete);
+        put_locals(writer, frame);
     if (frame->locals_status != STATUS_OK)
-        put(value, "locals_error", json_string(status_name(frame->locals_status)), complete);
-    return value;
+        json_stream_key_text(json, "locals_error", status_name(frame->locals_status));
 }
 
-static json_t *thread_value(const struct look_thread *thread, bool *complete) {
+/* A frame in a line, for people and for diff. */
+static void put_frames(struct writer *writer, const struct look_frame *frames, size_t count) {
+    struct json_stream *json = &writer->json;
+    json_stream_open_key(json, "frames", '[');
+    for (size_t i = 0; i < count; i++) {
+        json_stream_open(json, '{');
+        if (frames[i].status != STATUS_OK)
+            json_stream_key_text(json, "error", status_name(frames[i].status));
+        else
+            put_readable_frame(writer, &frames[i]);
+        json_stream_close(json, '}');
+        putc('\n', json->stream);
+    }
+    json_stream_close(json, ']');
+}
+
+static void put_thread(struct writer *writer, const struct look_thread *thread) {
     static const char *const gil_names[] = {[GIL_NONE] = "none", [GIL_WAITING] = "waiting", [GIL_HELD] = "held"};
-    json_t *value = json_object();
-    json_t *frames = json_array();
-    bool python = thread->has_python;
-    put(value, "thread_id", python ? json_integer((json_int_t)thread->thread_id) : json_null(), complete);
-    put(value, "native_id", thread->native_id != 0 ? json_integer((json_int_t)thread->native_id) : json_null(),
-        complete);
-    put(value, "name", text_value(thread->name), complete);
-    put(value, "state", json_string(thread->state == THREAD_RUNNING ? "running" : "idle"), complete);
-    put(value, "gil", json_string(gil_names[thread->gil]), complete);
-    put(value, "interpreter", python ? json_integer(thread->interpreter) : json_null(), complete);
-    put(value, "collecting", json_boolean(thread->collecting), complete);
-    put(value, "consistent", json_boolean(thread->consistent), complete);
+    struct json_stream *json = &writer->json;
+    json_stream_open(json, '{');
+    put_id_or_null(json, "thread_id", thread->thread_id, thread->has_python);
+    put_id_or_null(json, "native_id", thread->native_id, thread->native_id != 0);
+    put_key_text(writer, "name", thread->name);
+    json_stream_key_text(json, "state", thread->state == THREAD_RUNNING ? "running" : "idle");
+    json_stream_key_text(json, "gil", gil_names[thread->gil]);
+    put_number_or_null(json, "interpreter", thread->has_python ? thread->interpreter : -1);
+    put_key_boolean(json, "collecting", thread->collecting);
+    put_key_boolean(json, "consistent", thread->consistent);
     if (thread->cut)
-        put(value, "cut", json_true(), complete);
-    for (size_t i = 0; i < thread->frame_count; i++)
-        append(frames, frame_value(&thread->frames[i], complete), complete);
-    put(value, "frames", frames, complete);
-    return value;
+        put_key_boolean(json, "cut", true);
+    put_frames(writer, thread->frames, thread->frame_count);
+    json_stream_close(json, '}');
+    putc('\n', json->stream);
 }
 
-static json_t *interpreters_value(const struct look *look, bool *complete) {
-    json_t *interpreters = json_array();
+static void put_interpreters(struct json_stream *json, const struct look *look) {
+    json_stream_open_key(json, "interpreters", '[');
     for (size_t i = 0; i < look->interpreter_count; i++) {
         const struct look_interpreter *interpreter = &look->interpreters[i];
-        json_t *value = json_object();
-        put(value, "id", json_integer(interpreter->id), complete);
-        put(value, "gil_enabled", json_boolean(interpreter->gil_enabled), complete);
-        put(value, "collecting", json_boolean(interpreter->collecting), complete);
-        append(interpreters, value, complete);
+        json_stream_open(json, '{');
+        json_stream_key_integer(json, "id", interpreter->id);
+        put_key_boolean(json, "gil_enabled", interpreter->gil_enabled);
+        put_key_boolean(json, "collecting", interpreter->collecting);
+        json_stream_close(json, '}');
     }
-    return interpreters;
+    json_stream_close(json, ']');
 }
 
-static json_t *task_value(const struct look *look, const struct look_task *task, bool *complete) {
+static void put_task(struct writer *writer, const struct look *look, const struct look_task *task) {
     static const char *const states[] = {
         [TASK_CREATED] = "created", [TASK_AWAITING] = "awaiting", [TASK_RUNNING] = "running", [TASK_DONE] = "done"};
-    json_t *value = json_object();
-    json_t *frames = json_array();
-    json_t *awaited_by = json_array();
-    put(value, "task_id", json_integer((json_int_t)task->address), complete);
-    put(value, "name", text_value(task->name), complete);
-    put(value, "thread_id", task->has_thread ? json_integer((json_int_t)task->thread_id) : json_null(), complete);
-    put(value, "interpreter", json_integer(task->interpreter), complete);
-    put(value, "state", json_string(states[task->state]), complete);
-    put(value, "consistent", json_boolean(task->consistent), complete);
+    struct json_stream *json = &writer->json;
+    json_stream_open(json, '{');
+    put_id_or_null(json, "task_id", task->address, true);
+    put_key_text(writer, "name", task->name);
+    put_id_or_null(json, "thread_id", task->thread_id, task->has_thread);
+    json_stream_key_integer(json, "interpreter", task->interpreter);
+    json_stream_key_text(json, "state", states[task->state]);
+    put_key_boolean(json, "consistent", task->consistent);
     if (task->cut)
-        put(value, "cut", json_true(), complete);
-    for (size_t i = 0; i < task->frame_count; i++)
-        append(frames, frame_value(&task->frames[i], complete), complete);
+        put_key_boolean(json, "cut", true);
+    put_frames(writer, task->frames, task->frame_count);
+    json_stream_open_key(json, "awaited_by", '[');
     for (size_t i = 0; i < task->awaited_by_count; i++)
-        append(awaited_by, json_integer((json_int_t)look->tasks[task->awaited_by[i]].address), complete);
-    put(value, "frames", frames, complete);
-    put(value, "awaited_by", awaited_by, complete);
-    return value;
+        json_stream_unsigned(json, look->tasks[task->awaited_by[i]].address);
+    json_stream_close(json, ']');
+    json_stream_close(json, '}');
+    putc('\n', json->stream);
 }
 
-static json_t *tasks_value(const struct look *look, bool *complete) {
-    json_t *tasks = json_array();
-    for (size_t i = 0; i < look->task_count; i++)
-        append(tasks, task_value(look, &look->tasks[i], complete), complete);
-    return tasks;
-}
-
-static json_t *look_value(const struct look *look, bool *complete) {
+static void put_head(struct writer *writer, const struct look *look) {
     char version[24];
+    struct json_stream *json = &writer->json;
     runtime_format_version(look->version, version);
-    json_t *value = json_object();
-    json_t *command = json_array();
-    json_t *threads = json_array();
+    json_stream_key_integer(json, "pid", look->pid);
+    put_key_text(writer, "python", look->version != 0 ? version : NULL);
+    put_key_boolean(json, "free_threaded", look->free_threaded);
+    json_stream_open_key(json, "command", '[');
     for (char **argument = look->command; *argument != NULL; argument++)
-        append(command, text_value(*argument), complete);
+        put_text(writer, *argument);
+    json_stream_close(json, ']');
+}
+
+static void put_look(struct writer *writer, const struct look *look) {
+    struct json_stream *json = &writer->json;
+    json_stream_open(json, '{');
+    put_head(writer, look);
+    put_interpreters(json, look);
+    json_stream_open_key(json, "threads", '[');
     for (size_t i = 0; i < look->thread_count; i++)
-        append(threads, thread_value(&look->threads[i], complete), complete);
-    put(value, "pid", json_integer(look->pid), complete);
-    put(value, "python", look->version != 0 ? json_string(version) : json_null(), complete);
-    put(value, "free_threaded", json_boolean(look->free_threaded), complete);
-    put(value, "command", command, complete);
-    put(value, "interpreters", interpreters_value(look, complete), complete);
-    put(value, "threads", threads, complete);
+        put_thread(writer, &look->threads[i]);
+    json_stream_close(json, ']');
     if (look->has_tasks) {
-        put(value, "tasks", tasks_value(look, complete), complete);
-        put(value, "tasks_complete", json_boolean(look->tasks_complete), complete);
+        json_stream_open_key(json, "tasks", '[');
+        for (size_t i = 0; i < look->task_count; i++)
+            put_task(writer, look, &look->tasks[i]);
+        json_stream_close(json, ']');
+        put_key_boolean(json, "tasks_complete", look->tasks_complete);
     }
-    return value;
+    json_stream_close(json, '}');
+    putc('\n', json->stream);
 }
 
 enum status dump_write_json(const struct look *look, FILE *stream) {
-    bool complete = true;
-    json_t *value = look_value(look, &complete);
-    if (complete && value != NULL) {
-        /* A failed write is noticed when the output is finished. */
-        (void)json_dumpf(value, stream, JSON_INDENT(1));
-        fputc('\n', stream);
-    }
-    bool written = complete && value != NULL;
-    json_decref(value);
-    return written ? STATUS_OK : STATUS_FAILED;
+    struct writer writer = {.is_complete = true};
+    json_stream_init(&writer.json, stream);
+    buffer_init(&writer.safe, MAX_TEXT_BYTES);
+    put_look(&writer, look);
+    buffer_release(&writer.safe);
+    return writer.is_complete ? STATUS_OK : STATUS_FAILED;
 }

@@ -283,7 +283,18 @@ static int compare_samples(const void *left, const void *right) {
     return (a->thread > b->thread) - (a->thread < b->thread);
 }
 
+/* A process may have told of its libraries after the frame was made: of a capture that was added later, or after an
+ * exec. */
+static void classify_frames(struct profile *profile) {
+    for (size_t i = 1; i < profile->frame_count; i++) {
+        struct profile_frame *frame = &profile->frames[i];
+        if (frame->kind == CAPTURE_FRAME_PYTHON && !frame->is_library)
+            frame->is_library = library_path(profile, frame->file);
+    }
+}
+
 void builder_finish(struct profile *profile) {
+    classify_frames(profile);
     profile->counters = (struct capture_counters){0};
     for (size_t i = 0; i < profile->process_count; i++) {
         const struct capture_counters *of_one = &profile->processes[i].counters;

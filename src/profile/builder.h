@@ -27,7 +27,7 @@ enum status builder_set_thread(struct profile *profile, uint32_t index, const st
 enum status builder_append_fact(struct profile *profile, struct capture_text key, struct capture_text value) MUST_USE;
 /* Something of a process was seen at this time of the profile's time line. */
 void builder_note_time(struct profile *profile, uint32_t process, uint64_t time_ns);
-/* Sums up what is known per process, and sorts the samples. */
+/* Sums up what is known per process, sorts the samples, and tells library code by all that is known by now. */
 void builder_finish(struct profile *profile);
 
 /* Room for one more item in an array of `count`. */
