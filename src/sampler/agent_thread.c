@@ -147,7 +147,7 @@ static void split_cpu(struct agent_thread *thread, const struct agent_reading *r
     const struct wire_sample *before = &thread->last;
     *cpu = (struct sample_cpu){0};
     if (reading->split != NULL)
-        cpu_split_take(reading->split, before, sample, words, in_python, cpu);
+        cpu_split_take(reading->split, before, sample, words, in_python, weight_ns, cpu);
     else if (sample->system_us - before->system_us > sample->user_us - before->user_us)
         cpu->kernel_ns = weight_ns;
     else if (!in_python)
