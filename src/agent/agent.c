@@ -1,5 +1,6 @@
 #include "agent/agent.h"
 
+#include "agent/codes.h"
 #include "agent/region.h"
 #include "agent/signals.h"
 #include "agent/threads.h"
@@ -22,6 +23,7 @@ static struct {
     struct wire_region *region; /* NULL: the agent does nothing */
     pid_t pid;                  /* whose region it is */
     struct agent_python python;
+    char python_problem[WIRE_REASON_BYTES]; /* why it cannot be looked into; "" when it can */
     uint64_t period_ns;
     uint32_t control; /* as it was when a fork began */
     char folder[FOLDER_BYTES];
@@ -83,7 +85,7 @@ static void describe_process(struct wire_region *region, bool forked) {
     region->pid = agent.pid;
     region->parent_pid = getppid();
     region->python_version = agent.python.version;
-    region->free_threaded = agent.python.free_threaded;
+    region->free_threaded = agent.python.layout.free_threaded;
     region->forked = forked;
     region->start_ns = clock_now_ns();
     region->period_ns = agent.period_ns;
@@ -99,6 +101,12 @@ static void begin(bool forked, uintptr_t stack_end) {
         return;
     agent.pid = getpid();
     describe_process(agent.region, forked);
+    if (agent.python_problem[0] != '\0') {
+        atomic_store(&agent.region->magic, WIRE_MAGIC);
+        switch_off(agent.python_problem);
+        return;
+    }
+    codes_publish_deaths(&agent.region->deaths);
     struct agent_thread *thread = threads_claim();
     if (thread != NULL)
         threads_begin(thread, stack_end);
@@ -114,6 +122,7 @@ static void in_forked_child(void) {
     int error = errno;
     bool forked = agent.region != NULL;
     agent.region = NULL;
+    codes_publish_deaths(NULL);
     uintptr_t stack_end = threads_forget_all();
     if (forked)
         begin(true, stack_end);
@@ -136,10 +145,22 @@ static bool read_environment(void) {
     return true;
 }
 
+/* Whether this is Python, also one that strobe does not know. */
+static bool find_python(void) {
+    enum agent_python_presence presence =
+        agent_python_find(&agent.python, agent.python_problem, sizeof agent.python_problem);
+    if (presence == AGENT_PYTHON_FOUND) {
+        agent.python_problem[0] = '\0';
+        if (!codes_watch(&agent.python))
+            snprintf(agent.python_problem, sizeof agent.python_problem, "the type of code objects is write-protected");
+    }
+    return presence != AGENT_PYTHON_NONE;
+}
+
 __attribute__((constructor)) static void start_agent(void) {
     int error = errno;
-    if (read_environment() && agent_python_find(&agent.python) && threads_init() == STATUS_OK &&
-        signals_install() == STATUS_OK && pthread_atfork(before_fork, NULL, in_forked_child) == 0)
+    if (read_environment() && find_python() && threads_init() == STATUS_OK && signals_install() == STATUS_OK &&
+        pthread_atfork(before_fork, NULL, in_forked_child) == 0)
         begin(false, end_of_initial_stack());
     errno = error;
 }

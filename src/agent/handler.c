@@ -38,31 +38,54 @@ static void copy_words(uint64_t *to, uint64_t address, uint32_t count) {
         to[i] = from[i];
 }
 
-static void write_sample(struct agent_thread *thread, const struct clock_times *times, uint32_t overruns,
-                         const ucontext_t *context) {
-    struct machine_registers registers = machine_read_registers(context);
-    uint32_t words = count_stack_words(thread, registers.stack_pointer);
-    uint64_t position = wire_ring_position(&thread->ring);
-    struct wire_sample *sample =
-        wire_ring_reserve(&thread->ring, &position, WIRE_SAMPLE, sizeof *sample + words * sizeof(uint64_t));
-    if (sample == NULL)
-        return;
-    struct wire_record record = sample->record;
-    record.flags = WIRE_SAMPLE_NO_PYTHON;
-    *sample = (struct wire_sample){
-        .record = record,
+static struct wire_sample make_sample(const struct agent_thread *thread, const struct clock_times *times,
+                                      const struct machine_registers *registers, const struct walk_stack *stack) {
+    return (struct wire_sample){
         .time_ns = clock_now_ns(),
         .cpu_ns = times->cpu_ns - thread->paused.cpu_ns,
         .user_us = times->user_us - thread->paused.user_us,
         .system_us = times->system_us - thread->paused.system_us,
-        .overruns = overruns,
-        .stack_words = words,
-        .program_counter = registers.program_counter,
-        .stack_pointer = registers.stack_pointer,
-        .return_register = registers.return_register,
+        .kept = stack->kept,
+        .frame_count = stack->count - stack->kept,
+        .code_unit = stack->code_unit,
+        .program_counter = registers->program_counter,
+        .stack_pointer = registers->stack_pointer,
+        .return_register = registers->return_register,
+        .frame_register = registers->frame_register,
     };
-    copy_words((uint64_t *)(void *)(sample + 1), registers.stack_pointer, words);
+}
+
+static void copy_frames(struct wire_frame *to, const struct wire_frame *from, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        to[i] = from[i];
+}
+
+static void write_sample(struct agent_thread *thread, const struct clock_times *times, uint32_t overruns,
+                         const ucontext_t *context) {
+    struct machine_registers registers = machine_read_registers(context);
+    struct walk_stack stack;
+    walk_frames(&thread->walk, registers.stack_pointer, &stack);
+    if ((stack.flags & WIRE_SAMPLE_TORN) != 0)
+        atomic_fetch_add_explicit(&thread->ring.slot->torn, 1, memory_order_relaxed);
+    if (!walk_define_codes(&thread->walk, &stack, &thread->ring))
+        return;
+    struct wire_sample made = make_sample(thread, times, &registers, &stack);
+    made.overruns = overruns;
+    made.stack_words = count_stack_words(thread, registers.stack_pointer);
+    uint64_t position = wire_ring_position(&thread->ring);
+    struct wire_sample *sample = wire_ring_reserve(&thread->ring, &position, WIRE_SAMPLE,
+                                                   sizeof *sample + made.frame_count * sizeof(struct wire_frame) +
+                                                       made.stack_words * sizeof(uint64_t));
+    if (sample == NULL)
+        return;
+    made.record = sample->record;
+    made.record.flags = stack.flags;
+    *sample = made;
+    struct wire_frame *frames = (struct wire_frame *)(void *)(sample + 1);
+    copy_frames(frames, stack.frames, made.frame_count);
+    copy_words((uint64_t *)(void *)(frames + made.frame_count), registers.stack_pointer, made.stack_words);
     wire_ring_commit(&thread->ring, position);
+    walk_accept(&thread->walk, &stack);
 }
 
 void handler_take_sample(struct agent_thread *thread, const siginfo_t *info, const ucontext_t *context) {

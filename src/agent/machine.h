@@ -8,6 +8,7 @@
 struct machine_registers {
     uint64_t program_counter;
     uint64_t stack_pointer;
+    uint64_t frame_register;
     uint64_t return_register; /* 0 where return addresses are on the stack only */
 };
 
@@ -16,6 +17,7 @@ static inline struct machine_registers machine_read_registers(const ucontext_t *
     return (struct machine_registers){
         .program_counter = (uint64_t)context->uc_mcontext.gregs[REG_RIP],
         .stack_pointer = (uint64_t)context->uc_mcontext.gregs[REG_RSP],
+        .frame_register = (uint64_t)context->uc_mcontext.gregs[REG_RBP],
     };
 }
 #elif defined(__aarch64__)
@@ -23,6 +25,7 @@ static inline struct machine_registers machine_read_registers(const ucontext_t *
     return (struct machine_registers){
         .program_counter = context->uc_mcontext.pc,
         .stack_pointer = context->uc_mcontext.sp,
+        .frame_register = context->uc_mcontext.regs[29],
         .return_register = context->uc_mcontext.regs[30],
     };
 }

@@ -86,11 +86,12 @@ static struct agent_thread *prepare(uint32_t index) {
     atomic_store(&slot->torn, 0);
     atomic_store(&slot->read, 0);
     slot->end_ns = slot->end_cpu_ns = 0;
-    *thread = (struct agent_thread){
-        .ring = {.slot = slot, .bytes = atomic_load(&rings[index])},
-        .index = index,
-        .timer = -1,
-    };
+    thread->ring = (struct wire_ring){.slot = slot, .bytes = atomic_load(&rings[index])};
+    thread->index = index;
+    thread->timer = -1;
+    thread->end_rounds = 0;
+    thread->paused = (struct clock_times){0};
+    walk_start(&thread->walk, agent_python());
     return thread;
 }
 
@@ -137,6 +138,9 @@ static void describe(struct agent_thread *thread) {
 void threads_begin(struct agent_thread *thread, uintptr_t stack_end) {
     int error = errno;
     thread->stack_end = stack_end;
+    thread->walk.c_stack_end = stack_end;
+    /* Its first call in a thread may allocate. */
+    (void)agent_python_own_state(agent_python());
     describe(thread);
     current = thread;
     if (pthread_setspecific(end_key, thread) == 0 &&

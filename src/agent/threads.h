@@ -3,6 +3,7 @@
 #define STROBE_AGENT_THREADS_H
 
 #include "agent/clock.h"
+#include "agent/walk.h"
 #include "base/status.h"
 #include "wire/ring.h"
 
@@ -21,6 +22,7 @@ struct agent_thread {
     /* Time for which sampling is paused is taken out of what strobe is told. Up to `accounted` it is known which. */
     struct clock_times accounted;
     struct clock_times paused;
+    struct walk walk; /* what it knows of code objects outlives the thread */
 };
 
 /* Before any other. In a process that stays single-threaded meanwhile: from the constructor. */
