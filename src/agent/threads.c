@@ -64,11 +64,11 @@ static enum status map_ring(uint32_t index) {
     return status;
 }
 
-/* The private memory behind a slot, all zero. It is large, and little of it is touched. */
+/* The private memory behind a slot, which is kept for the slot's next thread. Large, but little of it is touched. */
 static struct agent_thread *thread_at(uint32_t index) {
     struct agent_thread *thread = atomic_load(&known[index]);
     if (thread != NULL)
-        return madvise(thread, sizeof *thread, MADV_DONTNEED) == 0 ? thread : NULL;
+        return thread;
     thread = mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (thread == MAP_FAILED)
         return NULL;
@@ -88,7 +88,9 @@ static struct agent_thread *prepare(uint32_t index) {
     slot->end_ns = slot->end_cpu_ns = 0;
     thread->ring = (struct wire_ring){.slot = slot, .bytes = atomic_load(&rings[index])};
     thread->timer = -1;
-    thread->walk.python = agent_python();
+    thread->end_rounds = 0;
+    thread->paused = (struct clock_times){0};
+    walk_start(&thread->walk, agent_python());
     return thread;
 }
 
@@ -135,6 +137,8 @@ static void describe(struct agent_thread *thread) {
 void threads_begin(struct agent_thread *thread, uintptr_t stack_end) {
     int error = errno;
     thread->walk.c_stack_end = stack_end;
+    /* Its first call in a thread may allocate. */
+    (void)agent_python_own_state(agent_python());
     describe(thread);
     current = thread;
     if (pthread_setspecific(end_key, thread) == 0 &&

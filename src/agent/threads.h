@@ -20,7 +20,7 @@ struct agent_thread {
     /* Time for which sampling is paused is taken out of what strobe is told. Up to `accounted` it is known which. */
     struct clock_times accounted;
     struct clock_times paused;
-    struct walk walk;
+    struct walk walk; /* what it knows of code objects outlives the thread */
 };
 
 /* Before any other. In a process that stays single-threaded meanwhile: from the constructor. */

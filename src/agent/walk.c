@@ -470,7 +470,11 @@ void walk_accept(struct walk *walk, const struct walk_stack *stack) {
     walk->last_count = stack->count;
 }
 
-void walk_forget_ring(struct walk *walk) {
-    codes_forget_ring(&walk->codes);
+void walk_start(struct walk *walk, const struct agent_python *python) {
+    walk->python = python;
+    walk->c_stack_end = 0;
     walk->last_count = 0;
+    for (size_t i = 0; i < WALK_PAGES; i++)
+        walk->pages[i] = 0;
+    codes_forget_ring(&walk->codes);
 }

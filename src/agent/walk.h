@@ -13,7 +13,7 @@
 
 enum { WALK_PAGES = 64 };
 
-/* One thread's: 140 KiB, of which little is touched. All zero, but for `python`, is a new one. */
+/* One thread's: 140 KiB, of which little is touched. See walk_start. */
 struct walk {
     const struct agent_python *python; /* borrowed */
     /* The highest address of the thread's C stack, up to which it is known to be mapped; 0: not known. */
@@ -46,7 +46,7 @@ bool walk_define_codes(struct walk *walk, struct walk_stack *stack, struct wire_
 /* The stack was written as a WIRE_SAMPLE: the next one is a difference to it. */
 void walk_accept(struct walk *walk, const struct walk_stack *stack);
 
-/* The thread writes to another ring from now on. */
-void walk_forget_ring(struct walk *walk);
+/* Another thread has it from now on, with an empty ring. All zero needs this, too. Its code objects are still known. */
+void walk_start(struct walk *walk, const struct agent_python *python);
 
 #endif

@@ -11,15 +11,22 @@ enum status memory_read(struct memory *memory, remote_addr address, void *buffer
     return memory->read(memory, address, buffer, size_bytes);
 }
 
-enum status memory_read_pieces(struct memory *memory, const struct memory_piece *pieces, size_t count) {
+enum status memory_read_first_pieces(struct memory *memory, const struct memory_piece *pieces, size_t count,
+                                     size_t *done) {
+    *done = 0;
     for (size_t i = 0; i < count; i++)
         if (pieces[i].address + pieces[i].size_bytes < pieces[i].address)
             return STATUS_UNREADABLE;
     if (memory->read_pieces != NULL)
-        return memory->read_pieces(memory, pieces, count);
-    for (size_t i = 0; i < count; i++)
-        TRY(memory->read(memory, pieces[i].address, pieces[i].buffer, pieces[i].size_bytes));
+        return memory->read_pieces(memory, pieces, count, done);
+    for (; *done < count; ++*done)
+        TRY(memory->read(memory, pieces[*done].address, pieces[*done].buffer, pieces[*done].size_bytes));
     return STATUS_OK;
+}
+
+enum status memory_read_pieces(struct memory *memory, const struct memory_piece *pieces, size_t count) {
+    size_t done = 0;
+    return memory_read_first_pieces(memory, pieces, count, &done);
 }
 
 enum status memory_read_u8(struct memory *memory, remote_addr address, uint8_t *value) {

@@ -23,12 +23,16 @@ struct memory {
     /* Fills buffer with exactly size_bytes from address, or fails with STATUS_UNREADABLE (not mapped),
      * STATUS_NO_PROCESS (it ended) or STATUS_PERMISSION. On failure the buffer's content is undefined. */
     enum status (*read)(struct memory *memory, remote_addr address, void *buffer, size_t size_bytes);
-    /* Reads all pieces, in order, in as few system calls as the system allows. All or nothing. NULL: one by one. */
-    enum status (*read_pieces)(struct memory *memory, const struct memory_piece *pieces, size_t count);
+    /* Reads all pieces, in order, in as few system calls as the system allows; *done of them where one cannot be read,
+     * and that one's status. NULL: one by one. */
+    enum status (*read_pieces)(struct memory *memory, const struct memory_piece *pieces, size_t count, size_t *done);
 };
 
 enum status memory_read(struct memory *memory, remote_addr address, void *buffer, size_t size_bytes) MUST_USE;
 enum status memory_read_pieces(struct memory *memory, const struct memory_piece *pieces, size_t count) MUST_USE;
+/* The same. On failure the first *done pieces were read. */
+enum status memory_read_first_pieces(struct memory *memory, const struct memory_piece *pieces, size_t count,
+                                     size_t *done) MUST_USE;
 
 enum status memory_read_u8(struct memory *memory, remote_addr address, uint8_t *value) MUST_USE;
 enum status memory_read_u32(struct memory *memory, remote_addr address, uint32_t *value) MUST_USE;

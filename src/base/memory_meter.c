@@ -17,11 +17,12 @@ static enum status read_metered(struct memory *memory, remote_addr address, void
     return memory_read(meter->below, address, buffer, size_bytes);
 }
 
-static enum status read_pieces_metered(struct memory *memory, const struct memory_piece *pieces, size_t count) {
+static enum status read_pieces_metered(struct memory *memory, const struct memory_piece *pieces, size_t count,
+                                       size_t *done) {
     struct memory_meter *meter = (struct memory_meter *)memory;
     for (size_t i = 0; i < count; i++)
         TRY(budget_take(meter->budget, 1, pieces[i].size_bytes));
-    return memory_read_pieces(meter->below, pieces, count);
+    return memory_read_first_pieces(meter->below, pieces, count, done);
 }
 
 void memory_meter_init(struct memory_meter *meter, struct memory *below, struct budget *budget) {

@@ -95,7 +95,11 @@ static enum status find_row(struct row_table *table, const struct profile_frame 
         TRY(builder_reserve((void **)&table->rows, table->count, &table->capacity, sizeof table->rows[0]));
         TRY(digest_map_set(&table->index, key, (uint32_t)table->count + 1));
         table->rows[table->count++] = (struct attribute_row){
-            .file = frame->file, .line = is_line ? frame->line : -1, .is_library = frame->is_library};
+            .file = frame->file,
+            .line = is_line ? frame->line : -1,
+            .is_library = frame->is_library,
+            .is_native = frame->kind == CAPTURE_FRAME_NATIVE,
+        };
         known = (uint32_t)table->count;
     }
     struct attribute_row *found = &table->rows[known - 1];
@@ -321,7 +325,7 @@ static enum status attribute(struct work *work) {
     count_totals(work);
     finish_rows(&work->lines, &work->result->lines, &work->result->line_count);
     finish_rows(&work->functions, &work->result->functions, &work->result->function_count);
-    return native_finish(&work->natives, work->result);
+    return native_finish(&work->natives, profile_has(work->profile, MEASURE_CPU_NATIVE_NS), work->result);
 }
 
 enum status attribute_profile(const struct profile *profile, const struct attribute_options *options,

@@ -29,12 +29,14 @@ struct attribute_row {
     int32_t line;       /* of lines; -1 in functions, and where it is unknown */
     int32_t first_line; /* of the function */
     bool is_library;
+    bool is_native; /* no Python: native code that nothing called that could be charged */
     uint64_t self[MEASURE_COUNT];
     uint64_t total[MEASURE_COUNT];
 };
 
 /* Rows are sorted by file, then line (lines) or first line and name (functions). Texts belong to the profile. */
-/* What was spent in a native function, innermost, on behalf of a line. */
+/* What was spent in a native function, innermost, on behalf of a line. Where CPU time is known in parts, its native
+ * part alone. */
 struct attribute_native {
     const char *file; /* of the line that it is charged to, as in lines */
     int32_t line;

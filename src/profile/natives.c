@@ -11,14 +11,16 @@ bool native_is_known(const struct profile_frame *frame) {
 
 enum status native_find(struct native_table *table, const struct profile_frame *frame, const char *file, int32_t line,
                         struct attribute_native **row) {
-    const uint64_t fields[] = {(uintptr_t)file, (uint32_t)line, (uintptr_t)frame->function, (uintptr_t)frame->file};
+    /* The recorder's word for a function whose name is not known. */
+    const char *function = strcmp(frame->function, "<native>") != 0 ? frame->function : "";
+    const uint64_t fields[] = {(uintptr_t)file, (uint32_t)line, (uintptr_t)function, (uintptr_t)frame->file};
     struct digest key = digest_of(fields, sizeof fields);
     uint32_t known = digest_map_get(&table->index, key);
     if (known == 0) {
         TRY(builder_reserve((void **)&table->rows, table->count, &table->capacity, sizeof table->rows[0]));
         TRY(digest_map_set(&table->index, key, (uint32_t)table->count + 1));
         table->rows[table->count++] =
-            (struct attribute_native){.file = file, .line = line, .function = frame->function, .library = frame->file};
+            (struct attribute_native){.file = file, .line = line, .function = function, .library = frame->file};
         known = (uint32_t)table->count;
     }
     *row = &table->rows[known - 1];
@@ -61,9 +63,21 @@ static size_t sum_up(const struct native_table *table, struct attribute_native *
     return count;
 }
 
-enum status native_finish(struct native_table *table, struct attribution *attribution) {
+/* A sample may stand for time in Python and in the kernel, too, before the call and in it: that is not the native
+ * function's. */
+static void keep_native_part(struct native_table *table) {
+    for (size_t i = 0; i < table->count; i++) {
+        uint64_t *self = table->rows[i].self;
+        self[MEASURE_CPU_NS] = self[MEASURE_CPU_NATIVE_NS];
+        self[MEASURE_CPU_PYTHON_NS] = self[MEASURE_CPU_KERNEL_NS] = 0;
+    }
+}
+
+enum status native_finish(struct native_table *table, bool has_parts, struct attribution *attribution) {
     if (table->count == 0)
         return STATUS_OK;
+    if (has_parts)
+        keep_native_part(table);
     struct attribute_native *functions = calloc(table->count, sizeof functions[0]);
     if (functions == NULL)
         return STATUS_FAILED;

@@ -117,7 +117,8 @@ uint64_t profile_total(const struct profile *profile, enum measure measure) {
 }
 
 enum measure profile_main_measure(const struct profile *profile) {
-    static const enum measure BY_RANK[] = {MEASURE_WALL_NS, MEASURE_CPU_NS, MEASURE_SAMPLES, MEASURE_ALLOC_BYTES};
+    static const enum measure BY_RANK[] = {MEASURE_WALL_NS, MEASURE_CPU_NS, MEASURE_SAMPLES, MEASURE_ALLOC_BYTES,
+                                           MEASURE_WAIT_NS};
     /* Looking from inside gives CPU time; wall time is that of other captures in the same profile. */
     if (profile_has(profile, MEASURE_CPU_PYTHON_NS) && profile_has(profile, MEASURE_CPU_NS))
         return MEASURE_CPU_NS;

@@ -158,7 +158,7 @@ bool profile_has(const struct profile *profile, enum measure measure);
 uint64_t profile_value(const struct profile *profile, size_t entry, enum measure measure);
 uint64_t profile_total(const struct profile *profile, enum measure measure);
 /* What a format that knows only one weight shows: CPU time where its parts are known, else wall time, else CPU time,
- * else samples, else allocated bytes. */
+ * else samples, else allocated bytes, else waiting. */
 enum measure profile_main_measure(const struct profile *profile);
 
 #endif

@@ -14,7 +14,7 @@ static const uint64_t ALL_SLOTS_PERIOD_NS = 50 * NS_PER_MS;
 /* What can be had only while the process lives. What cannot costs precision, not the process. */
 static void look_at_process(struct agent_process *made) {
     struct error ignored = {0};
-    const struct wire_region *facts = &made->region.facts;
+    const struct wire_region *facts = &made->region->facts;
     if (process_open(facts->pid, &made->sampled.process, &ignored) != STATUS_OK) {
         made->sampled.process = NULL;
         return;
@@ -43,7 +43,7 @@ enum status agent_process_new(const char *name, struct agent_region *region, uin
     }
     (void)agent_folder_parse_name(name, &pid, &made->incarnation);
     strcpy(made->name, name);
-    made->region = *region;
+    made->region = region;
     made->alive_ns = now_ns;
     made->codes = (struct agent_codes){.format = linetable_format_of((int)(facts->python_version >> 16 & 0xff)),
                                        .last_serial = last_serial};
@@ -76,7 +76,7 @@ static struct agent_reading reading_of(struct agent_process *process, struct sam
 
 static enum status start_thread(struct agent_process *process, struct sample_sink *sink, uint32_t index) {
     struct wire_ring ring;
-    TRY(agent_region_ring(&process->region, index, &ring));
+    TRY(agent_region_ring(process->region, index, &ring));
     struct agent_thread *thread = malloc(sizeof *thread);
     if (thread == NULL)
         return STATUS_FAILED;
@@ -95,13 +95,13 @@ static enum status end_thread(struct agent_process *process, struct sample_sink 
 }
 
 static enum status finish_thread(struct agent_process *process, const struct agent_reading *reading, uint32_t index) {
-    const struct wire_slot *slot = agent_region_slot(&process->region, index);
+    const struct wire_slot *slot = agent_region_slot(process->region, index);
     TRY(agent_thread_finish(process->threads[index], reading, slot->end_ns, slot->end_cpu_ns));
     return end_thread(process, reading->sink, index);
 }
 
 static enum status attend_slot(struct agent_process *process, const struct agent_reading *reading, uint32_t index) {
-    struct wire_slot *slot = agent_region_slot(&process->region, index);
+    struct wire_slot *slot = agent_region_slot(process->region, index);
     /* Before the ring is read: what ended has written all by then. */
     uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
     bool in_use = state == WIRE_SLOT_LIVE || state == WIRE_SLOT_ENDED;
@@ -131,7 +131,7 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
         if (process->threads[i] != NULL && process->slot_limit <= i)
             process->slot_limit = i + 1;
     }
-    uint64_t no_slot = atomic_load_explicit(&agent_region_header(&process->region)->no_slot, memory_order_relaxed);
+    uint64_t no_slot = atomic_load_explicit(&agent_region_header(process->region)->no_slot, memory_order_relaxed);
     process->counters.errors += no_slot > process->no_slot_seen ? no_slot - process->no_slot_seen : 0;
     process->no_slot_seen = no_slot;
     return STATUS_OK;
@@ -154,7 +154,7 @@ enum status agent_process_free(struct agent_process *process, struct sample_sink
     cpu_split_free(process->split);
     memory_pages_release(&process->pages);
     agent_codes_release(&process->codes);
-    agent_region_close(&process->region);
+    agent_region_close(process->region);
     process_free(process->sampled.process);
     free(process);
     return status == STATUS_OK ? ended : status;

@@ -11,7 +11,7 @@ struct agent_process {
     char name[AGENT_NAME_BYTES]; /* of the region's file */
     uint32_t incarnation;        /* how many programs have had this process id before */
     struct sampled_process sampled;
-    struct agent_region region;
+    struct agent_region *region;
     struct memory_pages pages;
     struct runtime runtime; /* valid with `process` */
     struct agent_codes codes;

@@ -88,30 +88,33 @@ static enum status read_facts(struct agent_region *region) {
     return facts->magic == WIRE_MAGIC && facts->version == WIRE_VERSION ? STATUS_OK : STATUS_DAMAGED;
 }
 
-enum status agent_region_open(int folder_fd, const char *name, struct agent_region *region) {
-    *region = (struct agent_region){.fd = -1};
+enum status agent_region_open(int folder_fd, const char *name, struct agent_region **result) {
+    struct agent_region *region = calloc(1, sizeof *region);
+    if (region == NULL)
+        return STATUS_FAILED;
+    region->fd = -1;
     enum status status = open_file(folder_fd, name, region);
-    if (status == STATUS_OK && region->is_whole) {
-        region->rings = calloc(WIRE_SLOTS, sizeof region->rings[0]);
-        if (region->rings == NULL || !map_piece(&region->head, region->fd, 0, WIRE_RINGS_OFFSET))
-            status = STATUS_FAILED;
-    }
+    if (status == STATUS_OK && region->is_whole && !map_piece(&region->head, region->fd, 0, WIRE_RINGS_OFFSET))
+        status = STATUS_FAILED;
     if (status == STATUS_OK)
         status = read_facts(region);
-    if (status != STATUS_OK)
+    if (status != STATUS_OK) {
         agent_region_close(region);
-    return status;
+        return status;
+    }
+    *result = region;
+    return STATUS_OK;
 }
 
 void agent_region_close(struct agent_region *region) {
-    for (uint32_t i = 0; region->rings != NULL && i < WIRE_SLOTS; i++)
+    if (region == NULL)
+        return;
+    for (uint32_t i = 0; i < WIRE_SLOTS; i++)
         unmap_piece(&region->rings[i]);
-    free(region->rings);
-    region->rings = NULL;
     unmap_piece(&region->head);
     if (region->fd >= 0)
         (void)close(region->fd);
-    region->fd = -1;
+    free(region);
 }
 
 enum status agent_region_ring(struct agent_region *region, uint32_t index, struct wire_ring *ring) {

@@ -20,17 +20,17 @@ struct shared_piece {
 struct agent_region {
     int fd;
     uint64_t device, inode;
-    bool is_whole;              /* else it has a header only */
-    struct shared_piece head;   /* header and slots */
-    struct shared_piece *rings; /* WIRE_SLOTS; mapped when first asked for */
-    struct wire_region facts;   /* of the header, what does not change, as it was when the region was opened */
+    bool is_whole;            /* else it has a header only */
+    struct shared_piece head; /* header and slots */
+    struct wire_region facts; /* of the header, what does not change, as it was when the region was opened */
+    struct shared_piece rings[WIRE_SLOTS]; /* mapped when first asked for */
 };
 
 /* Maps the file `name` in the folder. An agent that could not even begin leaves a header and no more, which says why:
  * then head.start is NULL and only the facts are there. STATUS_TORN when the agent has not finished it yet: try again;
  * STATUS_NOT_FOUND when there is none, STATUS_DAMAGED when it is none. */
-enum status agent_region_open(int folder_fd, const char *name, struct agent_region *region) MUST_USE;
-void agent_region_close(struct agent_region *region);
+enum status agent_region_open(int folder_fd, const char *name, struct agent_region **region) MUST_USE;
+void agent_region_close(struct agent_region *region); /* NULL is fine */
 
 static inline struct wire_region *agent_region_header(const struct agent_region *region) {
     return region->head.start;

@@ -37,7 +37,7 @@ struct agent_session {
     size_t pending_count, pending_capacity;
     uint32_t process_count;
     uint32_t last_serial;
-    uint64_t alive_ns, searched_ns;
+    uint64_t now_ns, alive_ns, searched_ns;
     void *scratch;
     enum status news_status; /* of what the folder's callback could not return */
     char complaints[MAX_COMPLAINTS][COMPLAINT_BYTES];
@@ -136,7 +136,7 @@ static void note_file(void *context, const char *name) {
     if (session->news_status != STATUS_OK)
         return;
     struct pending *pending = &session->pending[session->pending_count++];
-    *pending = (struct pending){.since_ns = clock_monotonic_ns()};
+    *pending = (struct pending){.since_ns = session->now_ns};
     strcpy(pending->name, name);
 }
 
@@ -161,7 +161,7 @@ static enum status end_process(struct agent_session *session, size_t index, uint
 /* Who has exec'd is told of anew, by the same process id. */
 static enum status end_predecessors(struct agent_session *session, pid_t own_pid, uint64_t now_ns) {
     for (size_t i = session->count; i-- > 0;)
-        if (session->processes[i]->region.facts.pid == own_pid)
+        if (session->processes[i]->region->facts.pid == own_pid)
             TRY(end_process(session, i, now_ns));
     return STATUS_OK;
 }
@@ -189,14 +189,14 @@ static enum status take_region(struct agent_session *session, const char *name, 
 /* *settled: it need not be tried again. */
 static enum status try_pending(struct agent_session *session, const struct pending *pending, uint64_t now_ns,
                                bool *settled) {
-    struct agent_region region;
+    struct agent_region *region = NULL;
     enum status status = agent_region_open(session->folder.fd, pending->name, &region);
     *settled = status != STATUS_TORN || now_ns - pending->since_ns >= PATIENCE_NS;
-    if (status == STATUS_OK && region.is_whole)
-        return take_region(session, pending->name, &region, now_ns);
+    if (status == STATUS_OK && region->is_whole)
+        return take_region(session, pending->name, region, now_ns);
     if (status == STATUS_OK) {
-        complain(session, region.facts.pid, region.facts.reason);
-        agent_region_close(&region);
+        complain(session, region->facts.pid, region->facts.reason);
+        agent_region_close(region);
     }
     if (*settled)
         (void)unlinkat(session->folder.fd, pending->name, 0);
@@ -232,6 +232,7 @@ static enum status try_all_pending(struct agent_session *session, uint64_t now_n
 
 static enum status look_for_files(struct agent_session *session, bool search, uint64_t now_ns) {
     bool lost = false;
+    session->now_ns = now_ns;
     session->news_status = STATUS_OK;
     agent_folder_read_news(&session->folder, note_file, session, &lost);
     bool due = lost && (session->folder.news_fd >= 0 || now_ns - session->searched_ns >= SEARCH_PERIOD_NS);
@@ -249,10 +250,10 @@ enum status agent_session_attend(struct agent_session *session, uint64_t now_ns)
 
 static void look_at_state(struct agent_session *session, struct agent_process *process) {
     char reason[WIRE_REASON_BYTES];
-    if (process->off_told || agent_region_state(&process->region) != WIRE_OFF)
+    if (process->off_told || agent_region_state(process->region) != WIRE_OFF)
         return;
     process->off_told = true;
-    agent_region_reason(&process->region, reason);
+    agent_region_reason(process->region, reason);
     complain(session, process->sampled.pid, reason);
 }
 
@@ -281,7 +282,7 @@ enum status agent_session_finish(struct agent_session *session) {
     while (session->count > 0) {
         size_t last = session->count - 1;
         look_at_state(session, session->processes[last]);
-        agent_region_control(&session->processes[last]->region, WIRE_CONTROL_PAUSE);
+        agent_region_control(session->processes[last]->region, WIRE_CONTROL_PAUSE);
         enum status ended = end_process(session, last, clock_monotonic_ns());
         status = status == STATUS_OK ? ended : status;
     }

@@ -74,22 +74,29 @@ static void push_raw(struct agent_thread *thread, struct agent_code *code, int32
         (struct agent_frame){.code = code, .instruction_bytes = instruction_bytes, .kind = kind};
 }
 
-/* Rebuilds the stack. Where the sample leans on more than is known, something was lost; what it leaned on is a gap. */
+/* Rebuilds the stack. *common: how many of the raw frames are as before. */
 static enum status take_frames(struct agent_thread *thread, const struct agent_reading *reading,
-                               const struct wire_sample *sample, const struct wire_frame *frames) {
-    if ((size_t)sample->kept + sample->frame_count > MAX_FRAMES)
+                               const struct wire_sample *sample, const struct wire_frame *frames, size_t *common) {
+    size_t kept = sample->kept;
+    if (kept + sample->frame_count > MAX_FRAMES)
         return STATUS_DAMAGED;
-    cut_raw(thread, reading->codes, sample->kept);
-    bool has_gap = thread->raw_count < sample->kept;
-    TRY(reserve((void **)&thread->raw, &thread->raw_capacity, (size_t)sample->kept + sample->frame_count,
+    bool is_known = kept <= thread->gap + thread->raw_count;
+    if (kept < thread->gap || !is_known) {
+        /* What it leans on was lost. */
+        cut_raw(thread, reading->codes, 0);
+        thread->gap = kept;
+        thread->count = 0;
+    }
+    cut_raw(thread, reading->codes, kept - thread->gap);
+    *common = thread->raw_count;
+    TRY(reserve((void **)&thread->raw, &thread->raw_capacity, thread->raw_count + sample->frame_count,
                 sizeof thread->raw[0]));
-    while (thread->raw_count < sample->kept)
-        push_raw(thread, NULL, -1, WIRE_FRAME_CUT);
     for (size_t i = sample->frame_count; i-- > 0;) {
         struct agent_code *code = frames[i].kind == WIRE_FRAME_PYTHON ? known_code(thread, frames[i].code) : NULL;
         push_raw(thread, code, frames[i].instruction_bytes, frames[i].kind);
     }
-    return has_gap ? STATUS_TORN : STATUS_OK;
+    reading->counters->errors += is_known ? 0 : 1;
+    return STATUS_OK;
 }
 
 static struct sample_frame shown_frame(const struct agent_frame *raw) {
@@ -105,15 +112,19 @@ static struct sample_frame shown_frame(const struct agent_frame *raw) {
     return frame;
 }
 
-/* Brings the frames that are shown up to date with the raw ones. *unchanged: how many of them are as before. */
-static enum status show_frames(struct agent_thread *thread, const struct agent_reading *reading, size_t kept,
+/* Brings the frames that are shown up to date with the raw ones, of which the first `common` are as before.
+ * *unchanged: how many of those that are shown are. */
+static enum status show_frames(struct agent_thread *thread, const struct agent_reading *reading, size_t common,
                                size_t *unchanged) {
-    size_t from = kept < thread->raw_count ? kept : thread->raw_count;
-    size_t count = from > 0 ? thread->raw[from - 1].shown : 0;
+    static const struct sample_frame cut = {.instruction_bytes = -1, .kind = SAMPLE_FRAME_CUT};
+    size_t gap = thread->gap > 0 ? 1 : 0;
+    size_t count = common > 0 ? thread->raw[common - 1].shown : gap;
     *unchanged = count < thread->count ? count : thread->count;
-    TRY(reserve((void **)&thread->frames, &thread->capacity, count + thread->raw_count - from + 1,
+    TRY(reserve((void **)&thread->frames, &thread->capacity, count + thread->raw_count - common + 1,
                 sizeof thread->frames[0]));
-    for (size_t i = from; i < thread->raw_count; i++) {
+    if (gap > 0)
+        thread->frames[0] = cut;
+    for (size_t i = common; i < thread->raw_count; i++) {
         struct agent_frame *raw = &thread->raw[i];
         /* The outermost one is how the program began. */
         if (raw->kind != WIRE_FRAME_NATIVE || (reading->native_boundaries && count > 0))
@@ -194,13 +205,9 @@ static enum status take_sample(struct agent_thread *thread, const struct agent_r
     const struct wire_frame *frames = (const struct wire_frame *)(sample + 1);
     const uint64_t *words = (const uint64_t *)(const void *)(frames + sample->frame_count);
     struct sample_cpu cpu;
-    size_t unchanged = 0;
-    enum status status = take_frames(thread, reading, sample, frames);
-    if (status == STATUS_TORN)
-        reading->counters->errors++;
-    else
-        TRY(status);
-    TRY(show_frames(thread, reading, sample->kept, &unchanged));
+    size_t common = 0, unchanged = 0;
+    TRY(take_frames(thread, reading, sample, frames, &common));
+    TRY(show_frames(thread, reading, common, &unchanged));
     uint64_t weight_ns = charge(thread, sample->cpu_ns);
     bool in_python = thread->count > 0 && (sample->record.flags & WIRE_SAMPLE_NO_PYTHON) == 0;
     split_cpu(thread, reading, sample, words, in_python, weight_ns, &cpu);

@@ -37,6 +37,7 @@ struct agent_thread {
     struct map codes;        /* address -> struct agent_code, as this ring told; holds references */
     struct agent_frame *raw; /* outermost first */
     size_t raw_count, raw_capacity;
+    size_t gap;                  /* so many frames, outside of the raw ones, were never told of: something was lost */
     struct sample_frame *frames; /* outermost first, what is shown of them */
     size_t count, capacity;
     bool has_sample;

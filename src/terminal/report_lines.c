@@ -150,10 +150,10 @@ static enum status append_source(struct report_writer *writer, const struct attr
 
 /* ------------------------------------------------------------------------------------------------ rows -------- */
 
-/* Below a line: the native functions that its time went to. */
-static enum status put_natives_of(struct report_writer *writer, const struct attribute_row *row) {
+/* "deflate (libz.so.1) 26%, crc32 (libz.so.1) 3%" into scratch: the native functions that a line's time went to. */
+static enum status name_natives_of(struct report_writer *writer, const struct attribute_row *row) {
     uint64_t whole = writer->attribution.sums[writer->main];
-    size_t count = 0, shown = 0, used = report_width_before_text(writer) + REPORT_LINE_WIDTH + 1;
+    size_t count = 0, shown = 0;
     const struct attribute_native *natives = attribution_natives_of(&writer->attribution, row->file, row->line, &count);
     struct ranked *ranked = calloc(count + 1, sizeof ranked[0]);
     if (ranked == NULL)
@@ -168,20 +168,37 @@ static enum status put_natives_of(struct report_writer *writer, const struct att
         uint64_t self = native->self[writer->main];
         if (!report_is_share(self, whole, NATIVE_SHARE))
             break;
-        status = buffer_append_format(&writer->scratch, "%s%s%s%s%s ", shown++ == 0 ? "└ " : ", ", native->function,
-                                      native->function[0] != '\0' ? " (" : "", report_base_name(native->library),
-                                      native->function[0] != '\0' ? ")" : "");
+        bool is_named = native->function[0] != '\0';
+        status = buffer_append_format(&writer->scratch, "%s%s%s%s%s ", shown++ == 0 ? "" : ", ", native->function,
+                                      is_named ? " (" : "", report_base_name(native->library), is_named ? ")" : "");
         if (status == STATUS_OK)
             status = cell_append_percent(&writer->scratch, self, whole, 0);
     }
     free(ranked);
-    if (status != STATUS_OK || shown == 0)
-        return status;
+    return status;
+}
+
+/* Below a line. */
+static enum status put_natives_of(struct report_writer *writer, const struct attribute_row *row, size_t used) {
+    TRY(name_natives_of(writer, row));
+    if (writer->scratch.size_bytes == 0)
+        return STATUS_OK;
     TRY(buffer_append_format(&writer->row, "%*s", (int)used, ""));
     TRY(report_style(writer, "2;33"));
+    TRY(buffer_append_text(&writer->row, "└ "));
+    TRY(cell_append_text(&writer->row, buffer_text(&writer->scratch), writer->scratch.size_bytes,
+                         report_text_width(writer, used + 2)));
+    TRY(report_style(writer, "0"));
+    report_put_row(writer);
+    return STATUS_OK;
+}
+
+/* Threads of a native library that no Python called: there is no line, only functions. */
+static enum status put_native_line(struct report_writer *writer, const struct attribute_row *row, size_t used) {
+    TRY(name_natives_of(writer, row));
+    TRY(buffer_append_format(&writer->row, "%*s", REPORT_LINE_WIDTH + 1, ""));
     TRY(cell_append_text(&writer->row, buffer_text(&writer->scratch), writer->scratch.size_bytes,
                          report_text_width(writer, used)));
-    TRY(report_style(writer, "0"));
     report_put_row(writer);
     return STATUS_OK;
 }
@@ -190,6 +207,8 @@ static enum status put_line(struct report_writer *writer, const struct attribute
     size_t used = report_width_before_text(writer) + REPORT_LINE_WIDTH + 1;
     TRY(report_append_figures(writer, row->self, row->total,
                               writer->has_parts ? REPORT_TOTAL_IF_IT_DIFFERS : REPORT_TOTAL_ALWAYS));
+    if (row->is_native)
+        return put_native_line(writer, row, used);
     TRY(report_style(writer, "2"));
     if (row->line > 0)
         TRY(buffer_append_format(&writer->row, " %*" PRId32, REPORT_LINE_WIDTH - 1, row->line));
@@ -199,7 +218,7 @@ static enum status put_line(struct report_writer *writer, const struct attribute
     TRY(buffer_append_char(&writer->row, ' '));
     TRY(append_source(writer, row, report_text_width(writer, used)));
     report_put_row(writer);
-    return put_natives_of(writer, row);
+    return put_natives_of(writer, row, used);
 }
 
 static enum status put_lines(struct report_writer *writer, const struct file_rows *file, const bool *shown) {

@@ -1,7 +1,6 @@
 #include "unwind/chunk_walk.h"
 
 #include "base/bytes.h"
-#include "unwind/stack_image.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,27 +24,44 @@ struct walk {
     bool thread_known; /* *thread was read along with the copy, or since */
     size_t count;
     size_t top;
-    const uint8_t *top_bytes; /* that frame in the copy */
+    const uint8_t *top_bytes;      /* that frame in the copy */
+    const struct chunk_span *span; /* where the next frame is looked for */
 };
 
-static remote_addr first_frame_address(const struct stack_tracker *tracker, const struct layout *layout,
-                                       remote_addr chunk) {
+static remote_addr first_frame_address(const struct walk *walk, const struct chunk_span *span) {
     /* The first chunk of a thread leaves its first word free (push_chunk, Python/pystate.c 3.11). */
-    bool is_first = load_u64(tracker->copy + layout->stack_chunk.previous) == 0;
-    return chunk + layout->stack_chunk.data + (is_first ? WORD_BYTES : 0);
+    bool is_first = span == walk->tracker->copies.spans;
+    return span->address + walk->layout->stack_chunk.data + (is_first ? WORD_BYTES : 0);
 }
 
 static bool in_chunk(const struct walk *walk, remote_addr address) {
-    return address >= walk->thread->datastack_chunk && address < walk->thread->datastack_limit;
+    const struct thread_state *thread = walk->thread;
+    return address - thread->datastack_chunk < thread->datastack_limit - thread->datastack_chunk ||
+           chunk_copies_find(&walk->tracker->copies, address) != NULL;
 }
 
-/* The frame's bytes in the copy; NULL when they are not (all) in it. */
+/* The bytes of a frame of the span in the copy; NULL when they are not (all) in it. */
 static const uint8_t *bytes_at(const struct walk *walk, remote_addr address) {
     size_t head_bytes = frame_head_size(walk->layout);
-    uint64_t offset = address - walk->thread->datastack_chunk;
-    if (offset >= walk->tracker->copy_bytes || walk->tracker->copy_bytes - offset < head_bytes)
+    uint64_t offset = address - walk->span->address;
+    if (offset >= walk->span->size_bytes || walk->span->size_bytes - offset < head_bytes)
         return NULL;
-    return walk->tracker->copy + offset;
+    return walk->tracker->copies.now + walk->span->offset + offset;
+}
+
+/* The innermost frame in the chunks below index `count` is the top. */
+static void find_top(struct walk *walk, size_t count) {
+    const struct stack_tracker *tracker = walk->tracker;
+    walk->top = SIZE_MAX;
+    walk->top_bytes = NULL;
+    walk->span = tracker->copies.spans;
+    for (size_t i = count; i-- > 0;)
+        if (tracker->stack.frames[i].end != 0) {
+            walk->top = i;
+            walk->span = chunk_copies_find(&tracker->copies, tracker->stack.frames[i].address);
+            walk->top_bytes = bytes_at(walk, tracker->stack.frames[i].address);
+            return;
+        }
 }
 
 static int32_t stacktop_of(const struct walk *walk, const uint8_t *bytes) {
@@ -234,14 +250,12 @@ static bool may_have_entered(const struct walk *walk, const struct tracked_frame
     return step.family != OPCODE_CALL || !callee->shown || called_this(walk, &caller, bytes);
 }
 
-/* Reads the thread state if that was left out. STATUS_TORN when another chunk is the newest by now. */
+/* Reads the thread state if that was left out. */
 static enum status know_thread(struct walk *walk) {
-    remote_addr chunk = walk->thread->datastack_chunk;
-    if (walk->thread_known)
-        return STATUS_OK;
-    TRY(thread_state_read(walk->tracker->runtime, walk->thread->address, walk->thread));
+    if (!walk->thread_known)
+        TRY(thread_state_read(walk->tracker->runtime, walk->thread->address, walk->thread));
     walk->thread_known = true;
-    return walk->thread->datastack_chunk == chunk ? STATUS_OK : STATUS_TORN;
+    return STATUS_OK;
 }
 
 /* Whether the innermost frame so far, a generator read from outside of the chunk, can have called the callee:
@@ -275,7 +289,8 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
     if (bytes == NULL) {
         /* The thread may have got further than was thought. */
         TRY(know_thread(walk));
-        return address < walk->thread->datastack_top ? STATUS_TORN : STATUS_OK;
+        bool is_newest = walk->thread->datastack_chunk == walk->span->address;
+        return !is_newest || address < walk->thread->datastack_top ? STATUS_TORN : STATUS_OK;
     }
     if (frame_decode(walk->layout, address, bytes, &frame) != STATUS_OK || frame.owner != FRAME_OWNED_BY_THREAD)
         return STATUS_OK;
@@ -306,8 +321,34 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
         TRY(status);
     }
     tracked.end = address + tracked.code->frame_bytes;
+    tracked.copied_end = walk->span->offset + (size_t)(tracked.end - walk->span->address);
     *climbed = true;
     return put(walk, &tracked, bytes);
+}
+
+/* Adds all frames of the chunks that are live. */
+static enum status climb_all(struct walk *walk) {
+    const struct chunk_copies *copies = &walk->tracker->copies;
+    remote_addr next =
+        walk->top != SIZE_MAX ? walk->tracker->stack.frames[walk->top].end : first_frame_address(walk, walk->span);
+    for (bool climbed = true; climbed;) {
+        const struct chunk_span *newer = NULL;
+        if (next == chunk_copies_end(copies, walk->layout, walk->span))
+            newer = chunk_copies_newer(copies, walk->layout, walk->span);
+        climbed = false;
+        if (newer != NULL) {
+            const struct chunk_span *older = walk->span;
+            walk->span = newer;
+            TRY(climb(walk, first_frame_address(walk, newer), &climbed));
+            if (!climbed)
+                walk->span = older;
+        }
+        if (!climbed)
+            TRY(climb(walk, next, &climbed));
+        if (climbed)
+            next = walk->tracker->stack.frames[walk->count - 1].end;
+    }
+    return STATUS_OK;
 }
 
 /* Whether the chunk's innermost frame may be running a generator: what it runs is then not in the chunk. */
@@ -323,17 +364,10 @@ static bool may_run_generator(const struct walk *walk) {
 
 /* Takes the innermost frame off again. */
 static void drop(struct walk *walk) {
-    const struct stack_tracker *tracker = walk->tracker;
     size_t index = --walk->count;
     if (walk->top != index)
         return;
-    walk->top = SIZE_MAX;
-    walk->top_bytes = NULL;
-    while (index-- > tracker->older_count && walk->top == SIZE_MAX)
-        if (tracker->stack.frames[index].end != 0) {
-            walk->top = index;
-            walk->top_bytes = bytes_at(walk, tracker->stack.frames[index].address);
-        }
+    find_top(walk, index);
 }
 
 /* Whether the innermost frame is none that runs. One that is being set up would not be shown, and one from which a
@@ -352,8 +386,15 @@ static bool is_leftover(const struct walk *walk) {
 }
 
 static void drop_leftovers(struct walk *walk) {
-    while (walk->count > walk->tracker->older_count && is_leftover(walk))
+    while (walk->count > 0 && is_leftover(walk))
         drop(walk);
+}
+
+/* Whether a newer chunk that was not copied may have been pushed on top of the innermost frame. */
+static bool may_have_newer(const struct walk *walk) {
+    const struct chunk_copies *copies = &walk->tracker->copies;
+    return chunk_copies_end(copies, walk->layout, walk->span) == walk->tracker->stack.frames[walk->top].end &&
+           chunk_copies_newer(copies, walk->layout, walk->span) == NULL;
 }
 
 /* Whether the copy itself shows that the chunk's innermost frame is the one that runs: what it runs is neither outside
@@ -362,7 +403,7 @@ static void drop_leftovers(struct walk *walk) {
 static bool is_innermost(const struct walk *walk) {
     const struct layout_frame *fields = &walk->layout->frame;
     if (walk->top == SIZE_MAX || walk->top + 1 != walk->count || walk->top_bytes == NULL ||
-        walk->tracker->stack.frames[walk->top].instruction_bytes < 0)
+        walk->tracker->stack.frames[walk->top].instruction_bytes < 0 || may_have_newer(walk))
         return false;
     if (layout_has(fields->stacktop))
         return top_step(walk).family == OPCODE_OTHER;
@@ -386,6 +427,8 @@ static enum status check_still_runs(const struct walk *walk) {
 static enum status climb_outside(struct walk *walk) {
     bool ambiguous = may_run_generator(walk);
     TRY(know_thread(walk));
+    if (walk->top != SIZE_MAX && may_have_newer(walk) && walk->thread->datastack_chunk != walk->span->address)
+        return STATUS_TORN;
     remote_addr innermost = walk->thread->frame;
     if (!in_chunk(walk, innermost) && innermost != 0) {
         enum status status = put_outside(walk, innermost);
@@ -433,35 +476,18 @@ static void predict_outside_frame(struct stack_tracker *tracker, const struct tr
 static void predict_outside(struct stack_tracker *tracker, size_t same) {
     tracker->outside_count = 0;
     for (size_t i = tracker->stack.count; i-- > same && tracker->outside_count < TRACKER_MAX_OUTSIDE;)
-        if (tracker->stack.frames[i].end == 0 && i >= tracker->older_count)
+        if (tracker->stack.frames[i].end == 0)
             predict_outside_frame(tracker, &tracker->stack.frames[i]);
 }
 
 enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *thread, bool thread_known, bool may_retry,
                        size_t same) {
     const struct layout *layout = &tracker->runtime->layout;
-    struct walk walk = {.tracker = tracker,
-                        .layout = layout,
-                        .thread = thread,
-                        .thread_known = thread_known,
-                        .count = same,
-                        .top = SIZE_MAX};
-    remote_addr next = first_frame_address(tracker, layout, thread->datastack_chunk);
-    for (size_t i = same; i-- > tracker->older_count;)
-        if (tracker->stack.frames[i].end != 0) {
-            next = tracker->stack.frames[i].end;
-            walk.top = i;
-            walk.top_bytes = bytes_at(&walk, tracker->stack.frames[i].address);
-            break;
-        }
+    struct walk walk = {
+        .tracker = tracker, .layout = layout, .thread = thread, .thread_known = thread_known, .count = same};
+    find_top(&walk, same);
     tracker->stack.unchanged = tracker->stack.unchanged < same ? tracker->stack.unchanged : same;
-    bool climbed = true;
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK && climbed) {
-        status = climb(&walk, next, &climbed);
-        if (climbed)
-            next = tracker->stack.frames[walk.count - 1].end;
-    }
+    enum status status = climb_all(&walk);
     if (status == STATUS_OK) {
         drop_leftovers(&walk);
         tracker->chunk_alone = is_innermost(&walk);
@@ -482,58 +508,5 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
     if (tracker->stack.unchanged > walk.count)
         tracker->stack.unchanged = walk.count;
     predict_outside(tracker, same);
-    return STATUS_OK;
-}
-
-/* Frames of older chunks, found by following the links down from the newest chunk's first frame. */
-enum status chunk_walk_older(struct stack_tracker *tracker, struct thread_state *thread) {
-    const struct layout *layout = &tracker->runtime->layout;
-    struct walk walk = {.tracker = tracker, .layout = layout, .thread = thread, .top = SIZE_MAX};
-    stack_tracker_forget(tracker);
-    tracker->chunk = thread->datastack_chunk;
-    remote_addr older = load_u64(tracker->copy + layout->stack_chunk.previous);
-    const uint8_t *bytes = bytes_at(&walk, first_frame_address(tracker, layout, thread->datastack_chunk));
-    if (older == 0 || bytes == NULL)
-        return STATUS_OK;
-    struct stack_image image;
-    stack_image_init(&image, tracker->runtime->live);
-    image.next_chunk = older;
-    remote_addr address = load_u64(bytes + layout->frame.previous);
-    enum status status = STATUS_OK;
-    size_t head_bytes = frame_head_size(layout);
-    remote_addr left_behind = 0; /* as in frame_chain.c: a chain that bites its tail meets it again */
-    while (address != 0 && status == STATUS_OK) {
-        uint8_t head[FRAME_HEAD_MAX_BYTES];
-        struct frame frame = {0};
-        if (address == left_behind)
-            status = STATUS_TORN;
-        if ((walk.count & (walk.count - 1)) == 0)
-            left_behind = address;
-        struct tracked_frame tracked;
-        if (status == STATUS_OK && !stack_image_holds(&image, address) &&
-            stack_image_extend_to(&image, layout, address) == STATUS_FAILED)
-            status = STATUS_FAILED;
-        if (status == STATUS_OK)
-            status = memory_read(&image.memory, address, head, head_bytes);
-        if (status == STATUS_OK)
-            status = frame_decode(layout, address, head, &frame);
-        if (status == STATUS_OK)
-            status = resolve(&walk, &frame, load_u64(head + layout->frame.f_executable), &tracked);
-        if (status == STATUS_OK)
-            status = put(&walk, &tracked, NULL);
-        address = frame.previous;
-    }
-    stack_image_release(&image);
-    if (status != STATUS_OK) {
-        tracker->chunk = 0;
-        return status == STATUS_UNREADABLE ? STATUS_TORN : status;
-    }
-    for (size_t low = 0, high = walk.count; high > low + 1; low++) {
-        struct tracked_frame swapped = tracker->stack.frames[--high];
-        tracker->stack.frames[high] = tracker->stack.frames[low];
-        tracker->stack.frames[low] = swapped;
-    }
-    tracker->stack.count = tracker->older_count = walk.count;
-    (void)check_paths(tracker, 0, walk.count);
     return STATUS_OK;
 }

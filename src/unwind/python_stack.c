@@ -109,16 +109,17 @@ static enum status resolve_chain(struct stack_reader *reader, struct python_stac
     return STATUS_OK;
 }
 
-/* The copy that the tracker's frames are from, for those who read on in them. */
-static enum status take_copy(struct stack_reader *reader) {
-    const struct stack_tracker *tracker = &reader->tracker;
-    uint8_t *bytes = NULL;
+/* The copies that the tracker's frames are from, for those who read on in them. */
+static enum status take_copies(struct stack_reader *reader) {
+    const struct chunk_copies *copies = &reader->tracker.copies;
     stack_image_clear(&reader->image);
-    if (tracker->chunk == 0 || tracker->last_copy_bytes == 0)
-        return STATUS_OK;
-    TRY(stack_image_reserve(&reader->image, tracker->chunk, tracker->last_copy_bytes, &bytes));
-    memcpy(bytes, tracker->last_copy, tracker->last_copy_bytes);
-    stack_image_commit(&reader->image);
+    for (size_t i = 0; i < copies->count; i++) {
+        const struct chunk_span *span = &copies->spans[i];
+        uint8_t *bytes = NULL;
+        TRY(stack_image_reserve(&reader->image, span->address, span->compare_bytes, &bytes));
+        memcpy(bytes, copies->last + span->offset, span->compare_bytes);
+        stack_image_commit(&reader->image);
+    }
     return STATUS_OK;
 }
 
@@ -154,7 +155,7 @@ static enum status attempt_tracked(struct stack_reader *reader, struct thread_st
     remote_addr innermost = tracked->count > 0 ? tracked->frames[tracked->count - 1].address : 0;
     if (innermost != thread->frame)
         return STATUS_TORN;
-    TRY(take_copy(reader));
+    TRY(take_copies(reader));
     TRY(add_tracked(reader, stack));
     stack->consistent = true;
     return STATUS_OK;

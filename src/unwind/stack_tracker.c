@@ -1,6 +1,5 @@
 #include "unwind/stack_tracker.h"
 
-#include "base/bytes.h"
 #include "base/clock.h"
 #include "unwind/chunk_walk.h"
 
@@ -11,7 +10,8 @@ enum {
     /* Read beyond the innermost frame that was seen last: it may have called something since. */
     SLACK_BYTES = 384,
     MAX_CHUNK_BYTES = 1 << 20,
-    MAX_PIECES = 4 + TRACKER_MAX_OUTSIDE,
+    /* Beside the chunks. */
+    MAX_OTHER_PIECES = 4 + TRACKER_MAX_OUTSIDE,
 };
 
 bool stack_tracker_supports(const struct runtime *runtime) {
@@ -26,81 +26,96 @@ void stack_tracker_init(struct stack_tracker *tracker, struct runtime *runtime, 
 
 void stack_tracker_release(struct stack_tracker *tracker) {
     tracked_stack_release(&tracker->stack);
-    free(tracker->copy);
-    free(tracker->last_copy);
+    chunk_copies_release(&tracker->copies);
+    free(tracker->pieces);
     *tracker = (struct stack_tracker){0};
 }
 
 void stack_tracker_forget(struct stack_tracker *tracker) {
     tracker->stack.count = 0;
     tracker->stack.unchanged = 0;
-    tracker->older_count = 0;
-    tracker->chunk = 0;
-    tracker->last_copy_bytes = 0;
+    chunk_copies_forget(&tracker->copies);
     tracker->outside_count = 0;
     tracker->chunk_alone = false;
 }
 
-static enum status reserve_copies(struct stack_tracker *tracker, size_t size_bytes) {
-    if (size_bytes <= tracker->copy_capacity)
-        return STATUS_OK;
-    uint8_t *copy = realloc(tracker->copy, size_bytes);
-    if (copy != NULL)
-        tracker->copy = copy;
-    uint8_t *last_copy = realloc(tracker->last_copy, size_bytes);
-    if (last_copy != NULL)
-        tracker->last_copy = last_copy;
-    if (copy == NULL || last_copy == NULL)
-        return STATUS_FAILED;
-    tracker->copy_capacity = size_bytes;
-    return STATUS_OK;
-}
-
-/* The bytes of the chunk that are worth reading: up to the innermost frame of last time and somewhat more. */
-static uint64_t predict_copy_bytes(const struct stack_tracker *tracker, const struct thread_state *thread) {
-    remote_addr top = thread->datastack_top;
-    for (size_t i = tracker->stack.count; i-- > tracker->older_count;)
+/* The bytes of the newest chunk that are worth reading: up to the innermost frame of last time and somewhat more. */
+static uint64_t predict_newest_bytes(const struct stack_tracker *tracker, const struct thread_state *thread) {
+    remote_addr chunk = thread->datastack_chunk, top = thread->datastack_top;
+    for (size_t i = tracker->stack.count; i-- > 0;)
         if (tracker->stack.frames[i].end != 0) {
-            top = tracker->stack.frames[i].end > top ? tracker->stack.frames[i].end : top;
+            remote_addr end = tracker->stack.frames[i].end;
+            top = end > top && end - chunk < thread->datastack_limit - chunk ? end : top;
             break;
         }
-    uint64_t size_bytes = top - thread->datastack_chunk + SLACK_BYTES;
-    uint64_t limit_bytes = thread->datastack_limit - thread->datastack_chunk;
+    uint64_t size_bytes = top - chunk + SLACK_BYTES;
+    uint64_t limit_bytes = thread->datastack_limit - chunk;
     return size_bytes < limit_bytes ? size_bytes : limit_bytes;
 }
 
-/* Sizes the copies for what is to be read of the chunk, its header at the least. A thread state that was read while it
+static enum status reserve_pieces(struct stack_tracker *tracker, size_t count) {
+    if (count <= tracker->piece_capacity)
+        return STATUS_OK;
+    struct memory_piece *pieces = realloc(tracker->pieces, count * 2 * sizeof pieces[0]);
+    if (pieces == NULL)
+        return STATUS_FAILED;
+    tracker->pieces = pieces;
+    tracker->piece_capacity = count * 2;
+    return STATUS_OK;
+}
+
+/* Makes room for what is to be read of the chunks, their headers at the least. A thread state that was read while it
  * moved to another chunk gives nonsense, and is then read anew. */
-static enum status prepare_copies(struct stack_tracker *tracker, struct thread_state *thread, size_t *copy_bytes) {
-    uint64_t size_bytes = predict_copy_bytes(tracker, thread);
-    if (size_bytes < tracker->runtime->layout.stack_chunk.data || size_bytes > MAX_CHUNK_BYTES) {
+static enum status prepare_copies(struct stack_tracker *tracker, struct thread_state *thread) {
+    uint64_t size_bytes = predict_newest_bytes(tracker, thread);
+    if (size_bytes < tracker->runtime->layout.stack_chunk.data + 8 || size_bytes > MAX_CHUNK_BYTES) {
         thread->datastack_chunk = 0;
         return STATUS_TORN;
     }
-    *copy_bytes = (size_t)size_bytes;
-    return reserve_copies(tracker, (size_t)size_bytes);
+    TRY(chunk_copies_follow(&tracker->copies, tracker->runtime, thread));
+    TRY(chunk_copies_reserve(&tracker->copies, (size_t)size_bytes));
+    TRY(reserve_pieces(tracker, tracker->copies.count + MAX_OTHER_PIECES));
+    chunk_copies_list_pieces(&tracker->copies, tracker->pieces);
+    return STATUS_OK;
 }
 
 /* The frame of the chunk that ran the innermost frames outside of it. */
 static remote_addr runner_of_outside(const struct stack_tracker *tracker) {
-    for (size_t i = tracker->stack.count; i-- > tracker->older_count + 1;)
+    for (size_t i = tracker->stack.count; i-- > 1;)
         if (tracker->stack.frames[i].end == 0 && tracker->stack.frames[i - 1].end != 0)
             return tracker->stack.frames[i - 1].address;
     return 0;
 }
 
-/* Everything in one call: the chunk, then what lay outside of it last time, soon enough to be of nearly the same
+/* A chunk that has been popped since may have been given back to the system. What was read before it is as good as
+ * ever. *all: there was none. */
+static enum status read_pieces(struct stack_tracker *tracker, size_t count, bool *all) {
+    struct chunk_copies *copies = &tracker->copies;
+    size_t done = 0;
+    enum status status = memory_read_first_pieces(tracker->runtime->live, tracker->pieces, count, &done);
+    copies->copied = done < copies->count ? done : copies->count;
+    *all = status == STATUS_OK;
+    if (status != STATUS_UNREADABLE || copies->copied == 0)
+        return status;
+    if (copies->copied == copies->count)
+        /* A generator that was there has gone, and its memory with it. */
+        tracker->outside_count = 0;
+    else
+        copies->count = copies->copied;
+    if (copies->newest >= copies->count)
+        copies->newest = copies->count - 1;
+    return STATUS_OK;
+}
+
+/* Everything in one call: the chunks, then what lay outside of them last time, soon enough to be of nearly the same
  * instant, then the thread state. */
-static enum status read_at_once(struct stack_tracker *tracker, struct thread_state *thread) {
-    struct memory_piece pieces[MAX_PIECES];
-    size_t count = 0, span = thread_state_span(&tracker->runtime->layout);
+static enum status read_at_once(struct stack_tracker *tracker, struct thread_state *thread, bool *thread_known) {
+    struct memory_piece *pieces = tracker->pieces;
+    size_t count = tracker->copies.count, span = thread_state_span(&tracker->runtime->layout);
     remote_addr slot_frame = 0;
     bool has_slot = layout_has(tracker->runtime->layout.thread.cframe);
-    size_t copy_bytes = 0;
     if (span > sizeof tracker->thread_bytes)
         return STATUS_LIMIT;
-    TRY(prepare_copies(tracker, thread, &copy_bytes));
-    pieces[count++] = (struct memory_piece){thread->datastack_chunk, tracker->copy, copy_bytes};
     for (size_t i = 0; i < tracker->outside_count; i++)
         pieces[count++] = (struct memory_piece){tracker->outside[i].address, tracker->outside[i].bytes,
                                                 tracker->outside[i].size_bytes};
@@ -111,8 +126,9 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
     pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
     if (has_slot && thread->frame_slot != 0)
         pieces[count++] = (struct memory_piece){thread->frame_slot, &slot_frame, sizeof slot_frame};
-    TRY(memory_read_pieces(tracker->runtime->live, pieces, count));
-    tracker->copy_bytes = copy_bytes;
+    TRY(read_pieces(tracker, count, thread_known));
+    if (!*thread_known)
+        return STATUS_OK;
     for (size_t i = 0; i < tracker->outside_count; i++)
         tracker->outside[i].read = true;
     struct thread_state now;
@@ -122,45 +138,34 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
         now.frame = slot_frame;
     else if (has_slot && now.frame_slot != 0)
         TRY(memory_read_u64(tracker->runtime->live, now.frame_slot, &now.frame));
-    bool same_chunk = now.datastack_chunk == thread->datastack_chunk;
     *thread = now;
-    return same_chunk ? STATUS_OK : STATUS_TORN;
+    return STATUS_OK;
 }
 
-/* The chunk alone, which is the thread's newest as far as is known. STATUS_TORN when it was given to another use. */
-static enum status read_chunk(struct stack_tracker *tracker, struct thread_state *thread) {
-    size_t copy_bytes = 0, previous = tracker->runtime->layout.stack_chunk.previous;
-    TRY(prepare_copies(tracker, thread, &copy_bytes));
-    TRY(memory_read(tracker->runtime->live, thread->datastack_chunk, tracker->copy, copy_bytes));
-    tracker->copy_bytes = copy_bytes;
-    bool same = load_u64(tracker->copy + previous) == load_u64(tracker->last_copy + previous);
-    return same ? STATUS_OK : STATUS_TORN;
+static enum status read_copies(struct stack_tracker *tracker, struct thread_state *thread, bool *thread_known) {
+    struct chunk_copies *copies = &tracker->copies;
+    *thread_known = false;
+    if (!tracker->chunk_alone || tracker->outside_count > 0)
+        return read_at_once(tracker, thread, thread_known);
+    if (copies->count > 1)
+        return read_pieces(tracker, copies->count, &(bool){false});
+    copies->copied = 1;
+    return memory_read(tracker->runtime->live, tracker->pieces[0].address, tracker->pieces[0].buffer,
+                       tracker->pieces[0].size_bytes);
 }
 
-/* How many frames of last time end before the copies first differ: they and all that holds for them is as it was. */
+/* How many frames of last time end before the copies first differ: they and all that holds for them is as it was. So
+ * is what the interpreter has between two such frames, but not a generator there, which can be another. */
 static size_t count_same(const struct stack_tracker *tracker) {
-    enum { BLOCK_BYTES = 256 };
-    size_t common = tracker->copy_bytes < tracker->last_copy_bytes ? tracker->copy_bytes : tracker->last_copy_bytes;
-    size_t same_bytes = 0;
-    while (same_bytes + BLOCK_BYTES <= common &&
-           memcmp(tracker->copy + same_bytes, tracker->last_copy + same_bytes, BLOCK_BYTES) == 0)
-        same_bytes += BLOCK_BYTES;
-    while (same_bytes + 8 <= common &&
-           load_u64(tracker->copy + same_bytes) == load_u64(tracker->last_copy + same_bytes))
-        same_bytes += 8;
-    remote_addr limit = tracker->chunk + same_bytes;
-    size_t count = tracker->older_count;
-    while (count < tracker->stack.count && tracker->stack.frames[count].end != 0 &&
-           tracker->stack.frames[count].end <= limit)
-        count++;
+    size_t same_bytes = chunk_copies_count_same(&tracker->copies, &tracker->runtime->layout), count = 0;
+    for (size_t i = 0; i < tracker->stack.count; i++) {
+        const struct tracked_frame *frame = &tracker->stack.frames[i];
+        if (frame->end != 0 && frame->copied_end <= same_bytes)
+            count = i + 1;
+        else if (frame->end != 0 || frame->code != NULL)
+            break;
+    }
     return count;
-}
-
-static void keep_copy(struct stack_tracker *tracker) {
-    uint8_t *copy = tracker->last_copy;
-    tracker->last_copy = tracker->copy;
-    tracker->copy = copy;
-    tracker->last_copy_bytes = tracker->copy_bytes;
 }
 
 static void judge_speed(struct stack_tracker *tracker, uint64_t ticks) {
@@ -171,30 +176,19 @@ static void judge_speed(struct stack_tracker *tracker, uint64_t ticks) {
 }
 
 static enum status attempt(struct stack_tracker *tracker, struct thread_state *thread, bool is_last) {
+    bool thread_known = false;
     tracker->again_address = 0;
-    bool alone = tracker->chunk_alone && tracker->outside_count == 0 && tracker->chunk == thread->datastack_chunk;
+    TRY(prepare_copies(tracker, thread));
     uint64_t start_ticks = clock_ticks();
-    enum status status = alone ? read_chunk(tracker, thread) : read_at_once(tracker, thread);
+    enum status status = read_copies(tracker, thread, &thread_known);
     judge_speed(tracker, clock_ticks() - start_ticks);
     tracker->chunk_alone = false;
-    if (status == STATUS_UNREADABLE && tracker->outside_count > 0) {
-        /* A generator that was there has gone, and its memory with it. */
-        tracker->outside_count = 0;
-        return STATUS_TORN;
-    }
     TRY(status);
-    /* A chunk that was given back and got again has the same address, and other chunks below it. */
-    if (tracker->chunk != thread->datastack_chunk || tracker->older_count > 0)
-        TRY(chunk_walk_older(tracker, thread));
-    size_t same = count_same(tracker);
-    TRY(chunk_walk(tracker, thread, !alone, !is_last, same));
-    /* There is an innermost frame, so this is no stack: the chunk's first frame has gone, and those below are older. */
-    if (tracker->stack.count == 0 ||
-        (tracker->older_count == 0 && load_u64(tracker->copy + tracker->runtime->layout.stack_chunk.previous) != 0)) {
-        tracker->chunk = 0;
+    TRY(chunk_walk(tracker, thread, thread_known, !is_last, count_same(tracker)));
+    /* There is an innermost frame, so this is no stack. */
+    if (tracker->stack.count == 0)
         return STATUS_TORN;
-    }
-    keep_copy(tracker);
+    chunk_copies_keep(&tracker->copies);
     return STATUS_OK;
 }
 

@@ -1,18 +1,19 @@
 /* One thread's Python stack, looked at again and again while the thread runs (3.11 and later).
  *
- * The newest chunk of the data stack is copied in one piece. The kernel copies upwards, and the thread pushes and pops
+ * The chunks of the data stack are copied in one call. The kernel copies upwards, and the thread pushes and pops
  * at the upper end, so the copy is nearly of one instant; where the stack ended at that instant is found in the copy
  * itself, from the root up: a frame is live when it follows the one below in memory, says that it was called by it,
  * runs inside its code, and its caller stands on a call of it. The thread state's own pointer to the innermost frame is
- * of a later instant. It serves for what the copy cannot show: frames outside of the chunk (generators, calls from C),
+ * of a later instant. It serves for what the copy cannot show: frames outside of the chunks (generators, calls from C),
  * and is not read where there can be none.
  *
- * What has not changed since the look before is not decoded again. */
+ * What is as it was in the copy of the look before is not decoded again. */
 #ifndef STROBE_UNWIND_STACK_TRACKER_H
 #define STROBE_UNWIND_STACK_TRACKER_H
 
 #include "cpython/frame.h"
 #include "cpython/interp.h"
+#include "unwind/chunk_copies.h"
 #include "unwind/tracked_stack.h"
 
 enum { TRACKER_MAX_OUTSIDE = 8, TRACKER_PATHS = 1024 };
@@ -22,18 +23,13 @@ struct stack_tracker {
     struct runtime *runtime;  /* borrowed */
     struct code_cache *codes; /* borrowed */
     struct tracked_stack stack;
-    bool failed;        /* the last look was not taken */
-    bool chunk_alone;   /* the chunk told all at the last look; so it is read alone at the next */
-    size_t older_count; /* of them, those in older chunks */
-    remote_addr chunk;
-    remote_addr chunk_limit;
-    uint8_t *copy;      /* of the chunk, as of now */
-    uint8_t *last_copy; /* as of the last look that was taken */
-    size_t copy_bytes;
-    size_t last_copy_bytes;
-    size_t copy_capacity;
+    bool failed;      /* the last look was not taken */
+    bool chunk_alone; /* the chunks told all at the last look; so they are read alone at the next */
+    struct chunk_copies copies;
+    struct memory_piece *pieces; /* of one read */
+    size_t piece_capacity;
     uint8_t thread_bytes[THREAD_STATE_MAX_BYTES];
-    /* Frames outside of the chunk that are read along because they were there last time. */
+    /* Frames outside of the chunks that are read along because they were there last time. */
     struct outside_frame {
         remote_addr address;
         uint8_t bytes[FRAME_HEAD_MAX_BYTES];

@@ -6,7 +6,8 @@
 
 struct tracked_frame {
     remote_addr address;
-    remote_addr end;     /* where the next frame of the chunk begins; 0 outside of the chunk, and before 3.11 */
+    remote_addr end;     /* where the next frame of the chunk begins; 0 outside of the chunks, and before 3.11 */
+    size_t copied_end;   /* its place in the tracker's copies */
     uint64_t executable; /* 3.11+: as it stands in the frame, tags and all */
     uint64_t instruction;
     const struct code *code;   /* NULL for a boundary frame */

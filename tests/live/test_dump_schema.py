@@ -61,8 +61,8 @@ def peak_kilobytes(*arguments):
 
 
 def test_json_takes_no_more_memory_than_text(any_python):
-    """It is written as it comes. A thousand threads in ten frames each, which as objects would be megabytes."""
-    with Target(any_python, "thousand.py", 1000) as target:
+    """It is written as it comes. A thousand threads in a hundred frames each, which as objects would be 100 MB."""
+    with Target(any_python, "thousand.py", 1000, 95) as target:
         plain = peak_kilobytes("dump", target.pid)
         # What the allocator and the kernel round differs by a few pages.
         assert peak_kilobytes("dump", "--json", target.pid) < plain + 1024

@@ -50,11 +50,12 @@ static enum status read_descriptor(struct live_memory *live, remote_addr address
 
 /* *refused says that the call itself is not to be had, so that the other way should be tried. */
 static enum status read_vector(struct live_memory *live, const struct iovec *local, const struct iovec *remote,
-                               size_t count, size_t size_bytes, bool *refused) {
+                               size_t count, size_t *size_bytes, bool *refused) {
     *refused = false;
     ssize_t size = process_vm_readv(live->pid, local, count, remote, count, 0);
-    if (size == (ssize_t)size_bytes)
+    if (size == (ssize_t)*size_bytes)
         return STATUS_OK;
+    *size_bytes = size > 0 ? (size_t)size : 0;
     if (size >= 0 || errno == EFAULT || errno == EINVAL)
         return STATUS_UNREADABLE;
     if (errno == ESRCH)
@@ -72,14 +73,16 @@ static enum status read_one(struct memory *memory, remote_addr address, void *bu
     struct iovec local = {.iov_base = buffer, .iov_len = size_bytes};
     struct iovec remote = {.iov_base = (void *)(uintptr_t)address, .iov_len = size_bytes};
     bool refused = false;
-    enum status status = read_vector(live, &local, &remote, 1, size_bytes, &refused);
+    size_t read_bytes = size_bytes;
+    enum status status = read_vector(live, &local, &remote, 1, &read_bytes, &refused);
     if (!refused || live->mem_fd < 0)
         return status;
     live->no_vector = true;
     return read_descriptor(live, address, buffer, size_bytes);
 }
 
-static enum status read_some_pieces(struct live_memory *live, const struct memory_piece *pieces, size_t count) {
+static enum status read_some_pieces(struct live_memory *live, const struct memory_piece *pieces, size_t count,
+                                    size_t *done) {
     struct iovec local[PIECES_PER_CALL], remote[PIECES_PER_CALL];
     size_t total_bytes = 0;
     for (size_t i = 0; i < count; i++) {
@@ -88,26 +91,26 @@ static enum status read_some_pieces(struct live_memory *live, const struct memor
         total_bytes += pieces[i].size_bytes;
     }
     bool refused = false;
-    enum status status = read_vector(live, local, remote, count, total_bytes, &refused);
+    enum status status = read_vector(live, local, remote, count, &total_bytes, &refused);
     if (refused && live->mem_fd >= 0)
         live->no_vector = true;
+    for (; *done < count && pieces[*done].size_bytes <= total_bytes; ++*done)
+        total_bytes -= pieces[*done].size_bytes;
     return status;
 }
 
-static enum status read_pieces(struct memory *memory, const struct memory_piece *pieces, size_t count) {
+static enum status read_pieces(struct memory *memory, const struct memory_piece *pieces, size_t count, size_t *done) {
     struct live_memory *live = (struct live_memory *)memory;
-    for (size_t done = 0; done < count && !live->no_vector;) {
-        size_t now = count - done < PIECES_PER_CALL ? count - done : PIECES_PER_CALL;
-        enum status status = read_some_pieces(live, pieces + done, now);
-        if (live->no_vector)
-            break;
-        TRY(status);
-        done += now;
-        if (done == count)
-            return STATUS_OK;
+    *done = 0;
+    while (*done < count && !live->no_vector) {
+        size_t now = count - *done < PIECES_PER_CALL ? count - *done : PIECES_PER_CALL, read = 0;
+        enum status status = read_some_pieces(live, pieces + *done, now, &read);
+        *done += read;
+        if (!live->no_vector)
+            TRY(status);
     }
-    for (size_t i = 0; i < count; i++)
-        TRY(read_one(memory, pieces[i].address, pieces[i].buffer, pieces[i].size_bytes));
+    for (; *done < count; ++*done)
+        TRY(read_one(memory, pieces[*done].address, pieces[*done].buffer, pieces[*done].size_bytes));
     return STATUS_OK;
 }
 

@@ -1,4 +1,5 @@
-"""As many threads as the argument says, all stopped in the same place; says how many it has."""
+"""As many threads as the first argument says, all stopped in the same place, as many calls deep as the second says; says
+how many it has."""
 
 import json
 import sys
@@ -6,12 +7,15 @@ import threading
 
 import truth
 
-threading.stack_size(64 << 10)
+threading.stack_size(256 << 10)
 threads = truth.Threads()
 
 
-def leaf(stop):
-    stop()
+def leaf(stop, depth=int(sys.argv[2]) if len(sys.argv) > 2 else 0):
+    if depth > 0:
+        leaf(stop, depth - 1)
+    else:
+        stop()
 
 
 try:
