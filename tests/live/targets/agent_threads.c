@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/select.h>
@@ -24,8 +26,9 @@ static struct order {
     char how; /* r: returns, e: pthread_exit, c: is cancelled at a cancellation point, a: is cancelled anywhere */
     int64_t cpu_ns;
     struct told *told;
-    pthread_barrier_t *ready;
 } orders[MAX_THREADS];
+
+static atomic_int ready;
 
 static int64_t cpu_now(void) {
     struct timespec now;
@@ -47,8 +50,7 @@ static void *run(void *argument) {
     order->told->tid = syscall(SYS_gettid);
     burn(order->cpu_ns);
     order->told->cpu_ns = cpu_now();
-    if (order->how == 'c' || order->how == 'a')
-        pthread_barrier_wait(order->ready);
+    atomic_fetch_add(&ready, 1);
     if (order->how == 'e')
         pthread_exit(NULL);
     while (order->how == 'c')
@@ -61,25 +63,22 @@ static void *run(void *argument) {
 /* Runs `count` threads at once until all of them have ended. */
 int run_threads(int count, char how, int64_t cpu_ns, struct told *told) {
     pthread_t threads[MAX_THREADS];
-    pthread_barrier_t ready;
-    pthread_barrier_init(&ready, NULL, (unsigned)count + 1);
+    atomic_store(&ready, 0);
     for (int i = 0; i < count; i++) {
-        orders[i] = (struct order){how, cpu_ns, &told[i], &ready};
+        orders[i] = (struct order){how, cpu_ns, &told[i]};
         if (pthread_create(&threads[i], NULL, run, &orders[i]) != 0)
             return -1;
     }
     int cancelled = 0;
-    if (how == 'c' || how == 'a') {
-        pthread_barrier_wait(&ready);
-        for (int i = 0; i < count; i++)
-            pthread_cancel(threads[i]);
-    }
+    while (atomic_load(&ready) < count)
+        sched_yield();
+    for (int i = 0; i < count && (how == 'c' || how == 'a'); i++)
+        pthread_cancel(threads[i]);
     for (int i = 0; i < count; i++) {
         void *result = NULL;
         pthread_join(threads[i], &result);
         cancelled += result == PTHREAD_CANCELED;
     }
-    pthread_barrier_destroy(&ready);
     return cancelled;
 }
 
