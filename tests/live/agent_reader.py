@@ -58,6 +58,12 @@ class Thread:
         return self.samples[-1].cpu_ns - self.fields["start_cpu_ns"] if self.samples else 0
 
 
+def header_of(memory):
+    header = dict(zip(HEADER_NAMES, HEADER.unpack_from(memory, 0)))
+    header["reason"] = header["reason"].split(b"\0")[0].decode()
+    return header
+
+
 class Region:
     """One process's region: mapped, and what was read of it so far."""
 
@@ -70,9 +76,7 @@ class Region:
 
     @property
     def header(self):
-        header = dict(zip(HEADER_NAMES, HEADER.unpack_from(self.memory, 0)))
-        header["reason"] = header["reason"].split(b"\0")[0].decode()
-        return header
+        return header_of(self.memory)
 
     @property
     def valid(self):

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -80,6 +80,50 @@ int run_threads(int count, char how, int64_t cpu_ns, struct told *told) {
         cancelled += result == PTHREAD_CANCELED;
     }
     return cancelled;
+}
+
+static void burn_deep(size_t more_bytes, struct order *order) {
+    volatile char here[512];
+    here[0] = here[sizeof here - 1] = 1;
+    if (more_bytes > sizeof here)
+        burn_deep(more_bytes - sizeof here, order);
+    else
+        run(order);
+    here[1] = 1;
+}
+
+enum { SMALL_STACK_BYTES = 16 << 10 };
+
+static void *run_deep(void *argument) {
+    /* libc has some of the stack's upper end; what is left then is enough for this, but for little else. */
+    burn_deep(SMALL_STACK_BYTES - 8 * 1024, argument);
+    return NULL;
+}
+
+/* A thread that has as little stack as can be had, and uses most of it. */
+int run_small_stack(int64_t cpu_ns, struct told *told) {
+    pthread_t thread;
+    pthread_attr_t attributes;
+    orders[0] = (struct order){'r', cpu_ns, told};
+    pthread_attr_init(&attributes);
+    if (pthread_attr_setstacksize(&attributes, SMALL_STACK_BYTES) != 0 ||
+        pthread_create(&thread, &attributes, run_deep, &orders[0]) != 0 || pthread_join(thread, NULL) != 0)
+        return -1;
+    return pthread_attr_destroy(&attributes);
+}
+
+static int run_c11(void *argument) {
+    run(argument);
+    return 7;
+}
+
+int run_c11_thread(int64_t cpu_ns, struct told *told) {
+    thrd_t thread;
+    int result = -1;
+    orders[0] = (struct order){'r', cpu_ns, told};
+    if (thrd_create(&thread, run_c11, &orders[0]) != thrd_success || thrd_join(thread, &result) != thrd_success)
+        return -1;
+    return result;
 }
 
 /* How many of the calls that wait were cut short, in a thread that has just used its CPU clock's period. */
