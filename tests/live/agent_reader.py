@@ -146,9 +146,21 @@ class Watched:
     `code` is Python code for `python -c`; or `command` is a whole command line.
     """
 
-    def __init__(self, python=None, code=None, *arguments, command=None, env=None, read=True, wait=True, **options):
+    def __init__(
+        self,
+        python=None,
+        code=None,
+        *arguments,
+        command=None,
+        env=None,
+        read=True,
+        wait=True,
+        timeout_s=TIMEOUT_S,
+        **options,
+    ):
         self.folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         self.regions = {}
+        self.timeout_s = timeout_s
         command = command or [python.path, "-c", code, *arguments]
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         environment = {**os.environ, **QUIET, **agent_environment(self.folder), **(env or {})}
@@ -177,7 +189,7 @@ class Watched:
     def end(self):
         """Waits for the program's end and reads what is left."""
         try:
-            self.stdout, self.stderr = self.process.communicate(timeout=TIMEOUT_S)
+            self.stdout, self.stderr = self.process.communicate(timeout=self.timeout_s)
         finally:
             self.process.kill()
             self._over.set()

@@ -1,4 +1,4 @@
-"""The agent in a program: every thread of every process is sampled on its own CPU clock, and the program does not notice.
+"""The agent in a program: every thread of every process samples itself, and the program does not notice.
 
 What the agent wrote is read by agent_reader.py; what is true is said by the program itself and by the kernel."""
 
@@ -28,8 +28,8 @@ from harness import TARGETS
 
 NS_PER_S = 10**9
 PERIOD_NS = 10**6
-# What the last sample may leave out: the kernel looks at CPU clocks at its ticks only, HZ (at least 100) times a second,
-# and a thread that shares its processor misses some.
+# What the last sample may leave out: the kernel looks at CPU clocks at its ticks only, HZ (at least 100) times a
+# second, and a thread that shares its processor misses some.
 UNSAMPLED_NS = 60 * 10**6
 # A thread's time from its own last word to the end of its slot.
 ENDING_NS = 20 * 10**6
@@ -74,7 +74,7 @@ def assert_sampled(thread, cpu_ns, paused_ns=0):
     assert cpu_ns - UNSAMPLED_NS < thread.fields["start_cpu_ns"] + thread.sampled_ns + paused_ns <= cpu_ns + ENDING_NS
     stamps = [(sample.time_ns, sample.cpu_ns) for sample in thread.samples]
     assert stamps == sorted(stamps)
-    # Each sample and each overrun is one period. The first period may begin, and the last sample be written, within one.
+    # Each sample and each overrun is one period; the first may begin, and the last sample be written, within one.
     periods = sum(1 + sample.overruns for sample in thread.samples)
     assert abs(periods - (thread.sampled_ns + paused_ns) / PERIOD_NS) <= 2
 
@@ -223,7 +223,7 @@ CHILDREN = {
     "fork in a thread": "in_thread(lambda: os.fork() or (work(), os._exit(0)))",
     "fork twice": "os.fork() or (work(), os.fork() or (work(), os._exit(0)), os.wait(), os._exit(0))",
     "exec": "subprocess.run([sys.executable, '-c', source])",
-    "vfork": "helper.vfork_exec(sys.executable.encode(), (ctypes.c_char_p * 4)(sys.executable.encode(), b'-c', source.encode()))",
+    "vfork": "helper.vfork_exec(command[0], (ctypes.c_char_p * 4)(*command))",
     "spawn": "os.posix_spawn(sys.executable, [sys.executable, '-c', source], os.environ)",
     "system": "os.system(sys.executable + ' -c \"$SOURCE\"')",
     "fork and exec": "os.fork() or (work(), os.execv(sys.executable, [sys.executable, '-c', source]))",
@@ -236,6 +236,7 @@ CHILDREN = {
 PARENT = """
 import multiprocessing, subprocess
 source = os.environ['SOURCE']
+command = [part.encode() for part in (sys.executable, '-c', source)]
 exec(source.partition('# main')[0])
 
 def in_thread(function):
@@ -369,7 +370,8 @@ def test_the_program_sees_what_it_sees_alone(python):
     """Signals, masks, pending signals, descriptors, threads; its own and those that its children inherit."""
     script = str(TARGETS / "agent_state.py")
     environment = {**os.environ, **QUIET}
-    alone = subprocess.run([python.path, script], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "check": True}
+    alone = subprocess.run([python.path, script], env=environment, **options)
     watched = Watched(command=[python.path, script])
     assert without_agents_signal(watched.json()) == without_agents_signal(json.loads(alone.stdout))
     assert len(watched.regions) >= 1
