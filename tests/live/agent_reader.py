@@ -1,11 +1,24 @@
 """Reads what the agent shares (src/wire/region.h, records.h): a reader of its own, in Python, so that the C one and the
 agent are held against something else than themselves."""
 
+import json
 import mmap
 import os
+import shutil
 import struct
+import subprocess
+import tempfile
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from harness import STROBE, TIMEOUT_S
+
+AGENT = STROBE.parent / "libstrobe-agent.so"
+# A ring holds a quarter of a second of samples.
+READING_PERIOD_S = 0.03
+# Debug builds and newer versions have warnings of their own.
+QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore"}
 
 MAGIC = 0x31474165626F7274
 SLOTS = 1024
@@ -24,7 +37,7 @@ HEADER_NAMES = (
     "magic version pid parent_pid python_version free_threaded forked start_ns period_ns runtime eval_address state"
     " control no_slot deaths reason"
 ).split()
-CONTROL_OFFSET = 76
+CONTROL_OFFSET = 68
 SLOT = struct.Struct("=IIQQQQQQQ")
 SLOT_NAMES = "state tid thread_id start_ns start_cpu_ns start_user_us start_system_us end_ns end_cpu_ns".split()
 WRITTEN = struct.Struct("=QQQ")
@@ -76,6 +89,14 @@ class Region:
     def valid(self):
         return self.header["magic"] == MAGIC
 
+    def thread(self, tid):
+        (found,) = [thread for thread in self.threads if thread.tid == tid]
+        return found
+
+    @property
+    def main(self):
+        return self.thread(self.header["pid"])
+
     def set_control(self, control):
         struct.pack_into("=I", self.memory, CONTROL_OFFSET, control)
 
@@ -83,10 +104,12 @@ class Region:
         return dict(zip(SLOT_NAMES, SLOT.unpack_from(self.memory, SLOTS_OFFSET + index * SLOT_BYTES)))
 
     def states(self):
-        return [struct.unpack_from("=I", self.memory, SLOTS_OFFSET + i * SLOT_BYTES)[0] for i in range(SLOTS)]
+        return list(memoryview(self.memory)[SLOTS_OFFSET:][: SLOTS * SLOT_BYTES].cast("I")[:: SLOT_BYTES // 4])
 
     def read(self):
         """Empties all rings, gives the slots of ended threads back, and returns itself."""
+        if len(self.memory) < RINGS_OFFSET:
+            return self
         for index, state in enumerate(self.states()):
             if state in (SLOT_LIVE, SLOT_ENDED):
                 self._read_slot(index, state)
@@ -125,7 +148,73 @@ class Region:
         return record
 
 
-def regions(folder):
-    """The regions in a folder, by path."""
-    found = sorted(Path(folder).glob("*.region"), key=os.path.getmtime)
-    return {path.name: Region(path) for path in found}
+class Watched:
+    """A program run to its end under the agent, with a reader that empties its rings meanwhile, as strobe would.
+
+    `code` is Python code for `python -c`; or `command` is a whole command line.
+    """
+
+    def __init__(self, python=None, code=None, *arguments, command=None, env=None, read=True, wait=True, **options):
+        self.folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        self.regions = {}
+        command = command or [python.path, "-c", code, *arguments]
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        environment = {**os.environ, **QUIET, **agent_environment(self.folder), **(env or {})}
+        self.process = subprocess.Popen([str(part) for part in command], env=environment, **options)
+        self._over = threading.Event()
+        self._reader = threading.Thread(target=self._read_on)
+        if read:
+            self._reader.start()
+        if wait:
+            self.end()
+
+    def _read_on(self):
+        while not self._over.wait(READING_PERIOD_S):
+            self.read()
+
+    def read(self):
+        """Empties the rings of all processes."""
+        for path in sorted(Path(self.folder).glob("*.region")):
+            if path.name not in self.regions and path.stat().st_size >= HEADER.size:
+                region = Region(path)
+                if region.valid:
+                    self.regions[path.name] = region
+        for region in self.regions.values():
+            region.read()
+
+    def end(self):
+        """Waits for the program's end and reads what is left."""
+        try:
+            self.stdout, self.stderr = self.process.communicate(timeout=TIMEOUT_S)
+        finally:
+            self.process.kill()
+            self._over.set()
+            if self._reader.ident:
+                self._reader.join()
+            self.returncode = self.process.returncode
+            self.read()
+            shutil.rmtree(self.folder)
+        return self
+
+    @property
+    def region(self):
+        """Of the one process."""
+        (region,) = self.regions.values()
+        return region
+
+    def of_pid(self, pid):
+        """The regions that a process made, in their order."""
+        found = [region for region in self.regions.values() if region.header["pid"] == pid]
+        return sorted(found, key=lambda region: region.header["start_ns"])
+
+    def json(self):
+        """What the program printed, when it was well."""
+        assert (self.returncode, self.stderr) == (0, b""), self.stderr.decode()
+        return json.loads(self.stdout)
+
+
+def agent_environment(folder):
+    return {
+        "LD_PRELOAD": " ".join(filter(None, [str(AGENT), os.environ.get("LD_PRELOAD")])),
+        "STROBE_AGENT_FOLDER": str(folder),
+    }

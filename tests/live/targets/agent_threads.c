@@ -1,0 +1,128 @@
+/* What Python programs cannot do themselves: threads that Python knows nothing of, with every way to end, and calls
+ * that say when a signal interrupted them. Loaded with ctypes. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct told {
+    int64_t tid;
+    int64_t cpu_ns; /* shortly before its end */
+};
+
+enum { MAX_THREADS = 64 };
+
+static struct order {
+    char how; /* r: returns, e: pthread_exit, c: is cancelled at a cancellation point, a: is cancelled anywhere */
+    int64_t cpu_ns;
+    struct told *told;
+    pthread_barrier_t *ready;
+} orders[MAX_THREADS];
+
+static int64_t cpu_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+void burn(int64_t cpu_ns) {
+    int64_t end = cpu_now() + cpu_ns;
+    while (cpu_now() < end)
+        for (volatile int i = 0; i < 1000; i++)
+            ;
+}
+
+static void *run(void *argument) {
+    struct order *order = argument;
+    if (order->how == 'a')
+        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    order->told->tid = syscall(SYS_gettid);
+    burn(order->cpu_ns);
+    order->told->cpu_ns = cpu_now();
+    if (order->how == 'c' || order->how == 'a')
+        pthread_barrier_wait(order->ready);
+    if (order->how == 'e')
+        pthread_exit(NULL);
+    while (order->how == 'c')
+        pause();
+    while (order->how == 'a')
+        ;
+    return NULL;
+}
+
+/* Runs `count` threads at once until all of them have ended. */
+int run_threads(int count, char how, int64_t cpu_ns, struct told *told) {
+    pthread_t threads[MAX_THREADS];
+    pthread_barrier_t ready;
+    pthread_barrier_init(&ready, NULL, (unsigned)count + 1);
+    for (int i = 0; i < count; i++) {
+        orders[i] = (struct order){how, cpu_ns, &told[i], &ready};
+        if (pthread_create(&threads[i], NULL, run, &orders[i]) != 0)
+            return -1;
+    }
+    int cancelled = 0;
+    if (how == 'c' || how == 'a') {
+        pthread_barrier_wait(&ready);
+        for (int i = 0; i < count; i++)
+            pthread_cancel(threads[i]);
+    }
+    for (int i = 0; i < count; i++) {
+        void *result = NULL;
+        pthread_join(threads[i], &result);
+        cancelled += result == PTHREAD_CANCELED;
+    }
+    pthread_barrier_destroy(&ready);
+    return cancelled;
+}
+
+/* How many of the calls that wait were cut short, in a thread that has just used its CPU clock's period. */
+int count_interruptions(int rounds) {
+    int interrupted = 0, pipes[2];
+    char byte;
+    if (pipe(pipes) != 0)
+        return -1;
+    for (int i = 0; i < rounds; i++) {
+        /* Ends at another place between two ticks of the kernel's each time. */
+        burn(4000000 + i * INT64_C(10007) % 1000000);
+        struct timespec pause = {.tv_nsec = 100000}, left;
+        struct timeval timeout = {.tv_usec = 100};
+        sigset_t all;
+        sigfillset(&all);
+        switch (i % 4) {
+        case 0:
+            interrupted += nanosleep(&pause, &left) != 0;
+            break;
+        case 1:
+            interrupted += poll(&(struct pollfd){.fd = pipes[0], .events = POLLIN}, 1, 1) < 0;
+            break;
+        case 2:
+            interrupted += select(0, NULL, NULL, NULL, &timeout) < 0;
+            break;
+        default:
+            interrupted += sigtimedwait(&all, NULL, &pause) < 0 && errno != EAGAIN;
+        }
+        if (write(pipes[1], "x", 1) != 1 || read(pipes[0], &byte, 1) != 1)
+            interrupted++;
+    }
+    close(pipes[0]);
+    close(pipes[1]);
+    return interrupted;
+}
+
+/* Starts a program as vfork's callers do; its pid. */
+int vfork_exec(const char *path, char *const arguments[]) {
+    pid_t pid = vfork();
+    if (pid == 0) {
+        execv(path, arguments);
+        _exit(127);
+    }
+    return pid;
+}

@@ -1,0 +1,562 @@
+"""The agent in a program: every thread of every process is sampled on its own CPU clock, and the program does not notice.
+
+What the agent wrote is read by agent_reader.py; what is true is said by the program itself and by the kernel."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from agent_reader import (
+    AGENT,
+    ENDED,
+    OFF,
+    PAUSE,
+    QUIET,
+    SAMPLE,
+    SAMPLING,
+    SLOT_FREE,
+    SLOT_LIVE,
+    Watched,
+)
+from harness import TARGETS
+
+NS_PER_S = 10**9
+PERIOD_NS = 10**6
+# What the last sample may leave out: the kernel looks at CPU clocks at its ticks only, HZ (at least 100) times a second,
+# and a thread that shares its processor misses some.
+UNSAMPLED_NS = 60 * 10**6
+# A thread's time from its own last word to the end of its slot.
+ENDING_NS = 20 * 10**6
+
+# The bit of the agent's signal in the masks of /proc/PID/status.
+AGENT_SIGNAL = 32
+
+COMMON = """
+import json, os, signal, sys, threading, time
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(500))
+
+def told():
+    return [threading.get_native_id(), time.thread_time_ns()]
+"""
+
+
+@pytest.fixture(scope="session")
+def helper(tmp_path_factory):
+    """The library made of targets/agent_threads.c."""
+    path = tmp_path_factory.mktemp("helper") / "agent_threads.so"
+    source = TARGETS / "agent_threads.c"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-pthread", "-o", path, source], check=True)
+    return path
+
+
+def with_helper(helper):
+    return COMMON + f"import ctypes; helper = ctypes.CDLL({str(helper)!r}); helper.burn.argtypes = [ctypes.c_int64]\n"
+
+
+def assert_sampled(thread, cpu_ns, paused_ns=0):
+    """The samples account for the CPU time that the thread had used when it looked at its clock itself."""
+    assert thread.lost == 0
+    assert cpu_ns - UNSAMPLED_NS < thread.fields["start_cpu_ns"] + thread.sampled_ns + paused_ns <= cpu_ns + ENDING_NS
+    stamps = [(sample["time_ns"], sample["cpu_ns"]) for sample in thread.samples]
+    assert stamps == sorted(stamps)
+    # Each sample and each overrun is one period. The first period may begin, and the last sample be written, within one.
+    periods = sum(1 + sample["overruns"] for sample in thread.samples)
+    assert abs(periods - (thread.sampled_ns + paused_ns) / PERIOD_NS) <= 2
+
+
+def assert_ended(thread, cpu_ns):
+    assert thread.ended
+    assert cpu_ns <= thread.fields["end_cpu_ns"] < cpu_ns + ENDING_NS
+    assert thread.fields["start_ns"] <= thread.samples[-1]["time_ns"] <= thread.fields["end_ns"]
+
+
+def test_each_thread_on_its_own_clock(python):
+    watched = Watched(
+        python,
+        COMMON
+        + """
+ends = []
+def work(seconds):
+    burn(seconds)
+    ends.append(told())
+threads = [threading.Thread(target=work, args=(seconds,)) for seconds in (0.1, 0.2, 0.3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+work(0.1)
+print(json.dumps({"version": sys.hexversion, "ends": ends}))
+""",
+    )
+    said = watched.json()
+    region = watched.region
+    assert region.header["state"] == ENDED
+    assert region.header["pid"] == watched.process.pid
+    assert region.header["parent_pid"] == os.getpid()
+    assert region.header["forked"] == 0
+    assert region.header["no_slot"] == 0
+    assert region.header["python_version"] == said["version"]
+    assert {thread.tid for thread in region.threads} == {tid for tid, _ in said["ends"]}
+    for tid, cpu_ns in said["ends"]:
+        assert_sampled(region.thread(tid), cpu_ns)
+    for tid, cpu_ns in said["ends"][:-1]:
+        assert_ended(region.thread(tid), cpu_ns)
+
+
+def test_waiting_costs_no_sample(python):
+    watched = Watched(
+        python,
+        COMMON
+        + """
+def wait():
+    time.sleep(0.5)
+    print(json.dumps(told()), flush=True)
+thread = threading.Thread(target=wait)
+thread.start()
+burn(0.2)
+thread.join()
+""",
+    )
+    tid, cpu_ns = watched.json()
+    assert cpu_ns < 50 * 10**6
+    assert len(watched.region.thread(tid).samples) <= cpu_ns / PERIOD_NS
+
+
+def test_threads_come_and_go(python):
+    watched = Watched(
+        python,
+        COMMON
+        + """
+COUNT, AT_ONCE = 2000, 20
+for _ in range(COUNT // AT_ONCE):
+    threads = [threading.Thread(target=int) for _ in range(AT_ONCE)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+# join returns before the thread has ended for the kernel.
+while len(os.listdir('/proc/self/task')) > 1:
+    os.sched_yield()
+with open('/proc/self/timers') as file:
+    timers = [line for line in file if line.startswith('ID')]
+with open('/proc/self/maps') as file:
+    mapped = [line for line in file if '.region' in line]
+print(json.dumps({"timers": len(timers), "mapped": len(mapped), "count": COUNT}))
+""",
+    )
+    said = watched.json()
+    region = watched.region
+    assert said["timers"] == 1
+    assert said["mapped"] <= 1024
+    # The reader here is slow; a thread that found all slots taken is not lost sight of.
+    assert len(region.threads) + region.header["no_slot"] == said["count"] + 1
+    assert len(region.threads) >= 1024
+    assert all(thread.ended for thread in region.threads)
+    assert set(region.states()) == {SLOT_FREE}
+
+
+@pytest.mark.parametrize("how", ["return", "exit", "cancel", "async cancel"])
+def test_threads_that_python_does_not_know(any_python, helper, how):
+    watched = Watched(
+        any_python,
+        with_helper(helper)
+        + """
+class Told(ctypes.Structure):
+    _fields_ = [("tid", ctypes.c_int64), ("cpu_ns", ctypes.c_int64)]
+COUNT = 8
+ends = (Told * COUNT)()
+cancelled = helper.run_threads(COUNT, ctypes.c_char(sys.argv[1].encode()), ctypes.c_int64(100 * 10**6), ends)
+# Sampling goes on after libc has set its own handler for cancelling.
+burn(0.2)
+with open('/proc/self/timers') as file:
+    timers = [line for line in file if line.startswith('ID')]
+print(json.dumps({"ends": [[told.tid, told.cpu_ns] for told in ends], "cancelled": cancelled,
+                  "main": told(), "timers": len(timers)}))
+""",
+        how[0],
+    )
+    said = watched.json()
+    region = watched.region
+    assert said["timers"] == 1
+    assert said["cancelled"] == (8 if "cancel" in how else 0)
+    assert {thread.tid for thread in region.threads} == {tid for tid, _ in said["ends"] + [said["main"]]}
+    assert_sampled(region.thread(said["main"][0]), said["main"][1])
+    for tid, cpu_ns in said["ends"]:
+        thread = region.thread(tid)
+        if how == "async cancel":
+            # It used CPU time until it was cancelled.
+            assert thread.ended and thread.fields["end_cpu_ns"] >= cpu_ns
+        else:
+            assert_sampled(thread, cpu_ns)
+            assert_ended(thread, cpu_ns)
+
+
+CHILDREN = {
+    "fork": "os.fork() or (work(), os._exit(0))",
+    "fork in a thread": "in_thread(lambda: os.fork() or (work(), os._exit(0)))",
+    "fork twice": "os.fork() or (work(), os.fork() or (work(), os._exit(0)), os.wait(), os._exit(0))",
+    "exec": "subprocess.run([sys.executable, '-c', source])",
+    "vfork": "helper.vfork_exec(sys.executable.encode(), (ctypes.c_char_p * 4)(sys.executable.encode(), b'-c', source.encode()))",
+    "spawn": "os.posix_spawn(sys.executable, [sys.executable, '-c', source], os.environ)",
+    "system": "os.system(sys.executable + ' -c \"$SOURCE\"')",
+    "fork and exec": "os.fork() or (work(), os.execv(sys.executable, [sys.executable, '-c', source]))",
+    "env": "subprocess.run(['env', sys.executable, '-c', source])",
+    "multiprocessing fork": "multiprocess('fork')",
+    "multiprocessing spawn": "multiprocess('spawn')",
+    "multiprocessing forkserver": "multiprocess('forkserver')",
+}
+
+PARENT = """
+import multiprocessing, subprocess
+source = os.environ['SOURCE']
+exec(source.partition('# main')[0])
+
+def in_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+def multiprocess(method):
+    child = multiprocessing.get_context(method).Process(target=exec, args=(source, {}))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+
+if __name__ == '__main__':
+    work()
+    eval(os.environ['CHILD'])
+    # multiprocessing has helpers that live as long as this.
+    while 'multiprocess' not in os.environ['CHILD']:
+        try:
+            assert os.wait()[1] == 0
+        except ChildProcessError:
+            break
+    work()
+"""
+
+WORK = """
+def work():
+    burn(0.1)
+    os.write(1, (json.dumps([os.getpid(), *told()]) + chr(10)).encode())
+# main
+work()
+"""
+
+
+@pytest.mark.parametrize("child", CHILDREN)
+def test_children(any_python, helper, tmp_path, child):
+    script = tmp_path / "parent.py"
+    script.write_text(with_helper(helper) + PARENT)
+    environment = {"CHILD": CHILDREN[child], "SOURCE": COMMON + WORK}
+    watched = Watched(command=[any_python.path, script], env=environment)
+    assert (watched.returncode, watched.stderr) == (0, b""), watched.stderr.decode()
+    said = [json.loads(line) for line in watched.stdout.splitlines()]
+    pids = {pid for pid, _, _ in said}
+    assert len(pids) >= 2
+    assert pids <= {region.header["pid"] for region in watched.regions.values()}
+    for pid in pids:
+        times = [(tid, cpu_ns) for told_by, tid, cpu_ns in said if told_by == pid]
+        regions = watched.of_pid(pid)
+        # An exec begins another region, in which the clock goes on.
+        assert_sampled(regions[-1].thread(times[-1][0]), times[-1][1])
+        if child == "fork and exec" and pid != watched.process.pid:
+            assert [path for path in sorted(watched.regions) if path.startswith(f"{pid}-")] == [
+                f"{pid}-0.region",
+                f"{pid}-1.region",
+            ]
+            assert [region.header["forked"] for region in regions] == [1, 0]
+        else:
+            assert len(regions) == 1
+        # What is in a region is its process's own.
+        for region in regions:
+            stamps = [sample["time_ns"] for thread in region.threads for sample in thread.samples]
+            assert all(stamp >= region.header["start_ns"] for stamp in stamps)
+            if "thread" not in child or region.header["forked"]:
+                assert {thread.tid for thread in region.threads} == {pid} or "multiprocessing" in child
+
+
+def test_forked_children_of_every_version(python):
+    watched = Watched(
+        python,
+        COMMON
+        + """
+def work():
+    burn(0.1)
+    os.write(1, (json.dumps([os.getpid(), *told()]) + chr(10)).encode())
+for _ in range(2):
+    if os.fork() == 0:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        work()
+        sys.exit(0)
+    os.wait()
+work()
+""",
+    )
+    assert (watched.returncode, watched.stderr) == (0, b""), watched.stderr.decode()
+    said = [json.loads(line) for line in watched.stdout.splitlines()]
+    assert len(said) == 5
+    assert len(watched.regions) == 3
+    for pid, tid, cpu_ns in said:
+        (region,) = watched.of_pid(pid)
+        assert region.header["forked"] == (pid != watched.process.pid)
+        assert region.header["state"] == ENDED
+        assert_sampled(region.thread(tid), cpu_ns)
+
+
+@pytest.mark.parametrize(
+    "end, returncode, state",
+    [
+        ("os._exit(7)", 7, SAMPLING),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, SAMPLING),
+        ("os.abort()", -signal.SIGABRT, SAMPLING),
+        ("sys.exit(3)", 3, ENDED),
+        ("threading.Thread(target=time.sleep, args=(60,), daemon=True).start()", 0, ENDED),
+        ("os.kill(os.getpid(), 32)", -32, SAMPLING),
+    ],
+)
+def test_ends(python, end, returncode, state):
+    """Whatever ends a program, it ends as it does alone, and what was sampled is there."""
+    watched = Watched(python, COMMON + f"burn(0.2)\nprint(json.dumps(told()), flush=True)\n{end}\n")
+    assert watched.returncode == returncode, watched.stderr.decode()
+    assert watched.stderr == b""
+    assert watched.region.header["state"] == state
+    tid, cpu_ns = json.loads(watched.stdout)
+    assert_sampled(watched.region.thread(tid), cpu_ns)
+
+
+def without_agents_signal(state):
+    """The state of agent_state.py, less the one thing that may differ: a handler for a signal that libc hides."""
+    text = json.dumps(state)
+    for key in ("SigCgt",):
+        parts = text.split(f'"{key}": "')
+        text = parts[0]
+        for part in parts[1:]:
+            mask = int(part[:16], 16) & ~(1 << (AGENT_SIGNAL - 1))
+            text += f'"{key}": "{mask:016x}' + part[16:]
+    return json.loads(text)
+
+
+def test_the_program_sees_what_it_sees_alone(python):
+    """Signals, masks, pending signals, descriptors, threads; its own and those that its children inherit."""
+    script = str(TARGETS / "agent_state.py")
+    environment = {**os.environ, **QUIET}
+    alone = subprocess.run([python.path, script], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+    watched = Watched(command=[python.path, script])
+    assert without_agents_signal(watched.json()) == without_agents_signal(json.loads(alone.stdout))
+    assert len(watched.regions) >= 1
+
+
+def test_waiting_calls_are_not_cut_short(any_python, helper):
+    watched = Watched(any_python, with_helper(helper) + "print(json.dumps(helper.count_interruptions(200)))")
+    assert watched.json() == 0
+    assert len(watched.region.main.samples) > 50
+
+
+def test_long_system_calls_are_whole(any_python):
+    size = 256 << 20
+    watched = Watched(
+        any_python,
+        COMMON
+        + f"""
+import mmap
+memory = mmap.mmap(-1, {size})
+zero = os.open('/dev/zero', os.O_RDONLY)
+counts = [os.readv(zero, [memory]), len(os.getrandom(8 << 20))]
+print(json.dumps([counts, told()]))
+""",
+    )
+    counts, (tid, cpu_ns) = watched.json()
+    assert counts == [size, 8 << 20]
+    assert_sampled(watched.region.thread(tid), cpu_ns)
+
+
+def test_the_programs_own_timers(python):
+    """SIGPROF, SIGALRM, wake-up descriptors and faulthandler go on working."""
+    watched = Watched(
+        python,
+        COMMON
+        + """
+import faulthandler, socket
+counts = {signal.SIGPROF: 0, signal.SIGALRM: 0, signal.SIGRTMAX: 0, signal.SIGRTMIN: 0}
+def count(number, frame):
+    counts[number] += 1
+for number in counts:
+    signal.signal(number, count)
+ours, theirs = socket.socketpair()
+theirs.setblocking(False)
+signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+signal.setitimer(signal.ITIMER_PROF, 0.01, 0.01)
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+burn(0.3)
+signal.setitimer(signal.ITIMER_PROF, 0)
+signal.setitimer(signal.ITIMER_REAL, 0)
+os.kill(os.getpid(), signal.SIGRTMAX)
+os.kill(os.getpid(), signal.SIGRTMIN)
+faulthandler.enable()
+with open(os.devnull, 'w') as null:
+    faulthandler.dump_traceback_later(0.01, file=null)
+    burn(0.05)
+    faulthandler.cancel_dump_traceback_later()
+woken = ours.recv(4096)
+print(json.dumps({"counts": {int(k): v for k, v in counts.items()}, "woken": sorted(set(woken)), "end": told()}))
+""",
+    )
+    said = watched.json()
+    counts = {int(number): count for number, count in said["counts"].items()}
+    assert counts.pop(signal.SIGRTMAX) == counts.pop(signal.SIGRTMIN) == 1
+    assert set(said["woken"]) >= {signal.SIGPROF, signal.SIGALRM}
+    # 0.3 s of CPU time is 30 calls of a clock that the kernel looks at 100 times a second at least; it may unite some.
+    assert all(5 <= count for count in counts.values())
+    assert_sampled(watched.region.thread(said["end"][0]), said["end"][1])
+
+
+@pytest.mark.parametrize("command", [["ls", "/"], ["sh", "-c", "echo $0; cat /proc/self/timers"], ["env", "-i", "true"]])
+def test_what_is_no_python_is_left_alone(command):
+    alone = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    watched = Watched(command=command)
+    assert (watched.returncode, watched.stdout, watched.stderr) == (alone.returncode, alone.stdout, alone.stderr)
+    assert watched.regions == {}
+
+
+def test_no_folder_no_agent(any_python):
+    for folder in ("", "/nonexistent", "relative"):
+        watched = Watched(any_python, "import threading; print(1)", env={"STROBE_AGENT_FOLDER": folder})
+        assert (watched.stdout, watched.stderr, watched.returncode) == (b"1\n", b"", 0)
+        assert watched.regions == {}
+
+
+def test_limit_on_file_sizes(any_python):
+    """Extending a file beyond the limit would be a deadly signal."""
+    command = ["sh", "-c", 'ulimit -f 100; exec "$0" -c "print(1)"', any_python.path]
+    watched = Watched(command=command)
+    assert (watched.stdout, watched.stderr, watched.returncode) == (b"1\n", b"", 0)
+    assert watched.region.header["state"] == OFF
+    assert "ulimit -f" in watched.region.header["reason"]
+
+
+def test_threads_without_a_descriptor_left(any_python, tmp_path):
+    """A thread is sampled though the program can open nothing: no descriptor, no root, no user to do it with."""
+    watched = Watched(
+        any_python,
+        COMMON
+        + """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+def work():
+    burn(0.1)
+    print(json.dumps(told()))
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+""",
+    )
+    tid, cpu_ns = watched.json()
+    assert_sampled(watched.region.thread(tid), cpu_ns)
+
+
+def test_paused(any_python):
+    watched = Watched(
+        any_python,
+        COMMON
+        + """
+import ctypes
+agent = ctypes.CDLL(sys.argv[1])
+assert not agent.strobe_agent_is_sampling()
+burn(0.2)
+before = told()[1]
+agent.strobe_agent_start()
+assert agent.strobe_agent_is_sampling()
+burn(0.2)
+agent.strobe_agent_stop()
+between = told()[1]
+burn(0.2)
+again = told()[1]
+agent.strobe_agent_start()
+burn(0.2)
+print(json.dumps([before, between, again, told()[1]]))
+""",
+        str(AGENT),
+        env={"STROBE_AGENT_PAUSED": "1"},
+    )
+    before, between, again, end = watched.json()
+    thread = watched.region.main
+    on_ns = between - before + end - again
+    assert on_ns - UNSAMPLED_NS < thread.sampled_ns <= on_ns + ENDING_NS
+    # No sample stands for more than a few ticks: nothing that was paused is charged to one.
+    stamps = [thread.fields["start_cpu_ns"]] + [sample["cpu_ns"] for sample in thread.samples]
+    assert max(b - a for a, b in zip(stamps, stamps[1:])) < UNSAMPLED_NS
+
+
+def test_paused_from_outside(any_python):
+    watched = Watched(
+        any_python,
+        COMMON
+        + """
+for line in sys.stdin:
+    burn(0.2)
+    print(json.dumps(told()[1]), flush=True)
+""",
+        stdin=subprocess.PIPE,
+        wait=False,
+    )
+    times = []
+    for control in (SAMPLE, PAUSE, PAUSE, SAMPLE):
+        watched.read()
+        for region in watched.regions.values():
+            region.set_control(control)
+        watched.process.stdin.write(b"\n")
+        watched.process.stdin.flush()
+        times.append(json.loads(watched.process.stdout.readline()))
+    watched.end()
+    assert (watched.returncode, watched.stderr) == (0, b"")
+    thread = watched.region.main
+    paused_ns = times[2] - times[0]
+    assert abs(thread.fields["start_cpu_ns"] + thread.sampled_ns + paused_ns - times[3]) < UNSAMPLED_NS
+    stamps = [sample["cpu_ns"] for sample in thread.samples]
+    assert max(b - a for a, b in zip(stamps, stamps[1:])) < UNSAMPLED_NS
+
+
+def test_nobody_reads(any_python):
+    """The rings fill, what does not fit is counted, and the program runs as before."""
+    watched = Watched(any_python, COMMON + "burn(1)\nprint(json.dumps(told()))", read=False)
+    watched.json()
+    thread = watched.region.main
+    assert thread.lost > 0
+    assert thread.samples[-1]["cpu_ns"] < NS_PER_S
+
+
+def test_many_threads_at_once(any_python):
+    """More than there are slots: the others run all the same, and are counted."""
+    watched = Watched(
+        any_python,
+        COMMON
+        + """
+threading.stack_size(64 << 10)
+count = 1100
+barrier = threading.Barrier(count + 1)
+threads = [threading.Thread(target=barrier.wait) for _ in range(count)]
+for thread in threads: thread.start()
+barrier.wait()
+for thread in threads: thread.join()
+print(json.dumps(count))
+""",
+    )
+    count = watched.json()
+    assert len(watched.region.threads) + watched.region.header["no_slot"] == count + 1
+    assert watched.region.header["no_slot"] >= count + 1 - 1024
+
+
+def test_live_slots_are_seen_while_it_runs(any_python):
+    watched = Watched(
+        any_python, COMMON + "print(1, flush=True)\nsys.stdin.read()", stdin=subprocess.PIPE, wait=False
+    )
+    watched.process.stdout.readline()
+    watched.read()
+    assert watched.region.states().count(SLOT_LIVE) == 1
+    assert watched.region.header["state"] == SAMPLING
+    watched.end()
+    assert watched.returncode == 0
