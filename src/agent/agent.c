@@ -1,5 +1,6 @@
 #include "agent/agent.h"
 
+#include "agent/codes.h"
 #include "agent/region.h"
 #include "agent/signals.h"
 #include "agent/threads.h"
@@ -83,7 +84,7 @@ static void describe_process(struct wire_region *region, bool forked) {
     region->pid = agent.pid;
     region->parent_pid = getppid();
     region->python_version = agent.python.version;
-    region->free_threaded = agent.python.free_threaded;
+    region->free_threaded = agent.python.layout.free_threaded;
     region->forked = forked;
     region->start_ns = clock_now_ns();
     region->period_ns = agent.period_ns;
@@ -99,6 +100,7 @@ static void begin(bool forked, uintptr_t stack_end) {
         return;
     agent.pid = getpid();
     describe_process(agent.region, forked);
+    codes_publish_deaths(&agent.region->deaths);
     struct agent_thread *thread = threads_claim();
     if (thread != NULL)
         threads_begin(thread, stack_end);
@@ -112,11 +114,14 @@ static void before_fork(void) {
 
 static void in_forked_child(void) {
     int error = errno;
-    bool forked = agent.region != NULL;
+    struct wire_region *parents = agent.region;
     agent.region = NULL;
+    codes_publish_deaths(NULL);
     uintptr_t stack_end = threads_forget_all();
-    if (forked)
+    if (parents != NULL) {
+        region_forget(parents);
         begin(true, stack_end);
+    }
     errno = error;
 }
 
@@ -136,10 +141,27 @@ static bool read_environment(void) {
     return true;
 }
 
+/* What has to be done once for a process and its children; else why it cannot be. */
+static const char *prepare_process(void) {
+    if (!codes_watch(&agent.python))
+        return "it does not say when code objects die";
+    if (threads_init() != STATUS_OK)
+        return "no key is left for threads to end by";
+    if (signals_install() != STATUS_OK)
+        return "the kernel refuses a handler for the profiling signal";
+    return pthread_atfork(before_fork, NULL, in_forked_child) == 0 ? NULL : "no memory is left";
+}
+
 __attribute__((constructor)) static void start_agent(void) {
     int error = errno;
-    if (read_environment() && agent_python_find(&agent.python) && threads_init() == STATUS_OK &&
-        signals_install() == STATUS_OK && pthread_atfork(before_fork, NULL, in_forked_child) == 0)
+    char reason[WIRE_REASON_BYTES] = "";
+    enum agent_python_presence presence = AGENT_PYTHON_NONE;
+    if (read_environment())
+        presence = agent_python_find(&agent.python, reason, sizeof reason);
+    const char *obstacle = presence == AGENT_PYTHON_FOUND ? prepare_process() : reason;
+    if (presence != AGENT_PYTHON_NONE && obstacle != NULL)
+        region_leave_reason(agent.folder, obstacle);
+    else if (presence == AGENT_PYTHON_FOUND)
         begin(false, end_of_initial_stack());
     errno = error;
 }

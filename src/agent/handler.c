@@ -2,73 +2,90 @@
 
 #include "agent/agent.h"
 #include "agent/machine.h"
+#include "agent/probe.h"
 #include "agent/threads.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-enum { PAGE_BYTES = 4096 }; /* or a divisor of what it is */
-
-/* A system call that takes an invalid command and a valid address complains of the command. */
-static bool can_be_read(uint64_t address) {
-    return syscall(SYS_rt_sigprocmask, -1, address, NULL, 8) != 0 && errno == EINVAL;
-}
-
-/* How many words above the stack pointer there are to copy: not beyond the thread's first frame, and when the thread is
- * on some other stack (a signal's, a coroutine's) not beyond what is mapped. */
+/* How many words above the stack pointer there are to copy: not beyond the end of the thread's stack, and when it is on
+ * some other stack (a signal's, a coroutine's) not beyond what is mapped. */
 static uint32_t count_stack_words(const struct agent_thread *thread, uint64_t stack_pointer) {
-    uint64_t bytes = WIRE_SAMPLE_MAX_STACK_WORDS * sizeof(uint64_t);
+    uint64_t bytes = WIRE_SAMPLE_MAX_STACK_WORDS * sizeof(uint64_t), end = thread->walk.c_stack_end;
     if (stack_pointer % sizeof(uint64_t) != 0)
         return 0;
-    if (stack_pointer < thread->stack_end && thread->stack_end - stack_pointer < bytes)
-        bytes = (thread->stack_end - stack_pointer) & ~UINT64_C(7);
-    uint64_t in_page = PAGE_BYTES - stack_pointer % PAGE_BYTES;
-    if (bytes > in_page && !can_be_read(stack_pointer + in_page))
+    if (stack_pointer < end && end - stack_pointer < bytes)
+        bytes = (end - stack_pointer) & ~UINT64_C(7);
+    uint64_t in_page = PROBE_PAGE_BYTES - stack_pointer % PROBE_PAGE_BYTES;
+    if (bytes > in_page && !probe_readable(stack_pointer + in_page, 1))
         bytes = in_page;
     return (uint32_t)(bytes / sizeof(uint64_t));
 }
 
-/* Not memcpy, which a sanitizer or another preloaded library may have made its own. */
+/* Words that the thread may not have written yet, in frames that are none of ours: not for memcpy to know. */
 static void copy_words(uint64_t *to, uint64_t address, uint32_t count) {
     const volatile uint64_t *from = (const volatile uint64_t *)(uintptr_t)address;
     for (uint32_t i = 0; i < count; i++)
         to[i] = from[i];
 }
 
-static void write_sample(struct agent_thread *thread, const struct clock_times *times, uint32_t overruns,
-                         const ucontext_t *context) {
-    struct machine_registers registers = machine_read_registers(context);
-    uint32_t words = count_stack_words(thread, registers.stack_pointer);
-    uint64_t position = wire_ring_position(&thread->ring);
-    struct wire_sample *sample =
-        wire_ring_reserve(&thread->ring, &position, WIRE_SAMPLE, sizeof *sample + words * sizeof(uint64_t));
+static struct wire_sample *reserve(struct wire_ring *ring, uint64_t *position, const struct walk_stack *stack,
+                                   uint32_t words) {
+    uint32_t new_frames = stack->count - stack->kept;
+    struct wire_sample *sample = wire_ring_reserve(
+        ring, position, WIRE_SAMPLE, sizeof *sample + new_frames * sizeof *stack->frames + words * sizeof(uint64_t));
     if (sample == NULL)
-        return;
+        return NULL;
     struct wire_record record = sample->record;
-    record.flags = WIRE_SAMPLE_NO_PYTHON;
+    record.flags = stack->flags;
     *sample = (struct wire_sample){
         .record = record,
-        .time_ns = clock_now_ns(),
-        .cpu_ns = times->cpu_ns - thread->paused.cpu_ns,
-        .user_us = times->user_us - thread->paused.user_us,
-        .system_us = times->system_us - thread->paused.system_us,
-        .overruns = overruns,
+        .kept = stack->kept,
+        .frame_count = new_frames,
         .stack_words = words,
-        .program_counter = registers.program_counter,
-        .stack_pointer = registers.stack_pointer,
-        .return_register = registers.return_register,
+        .code_unit = stack->code_unit,
     };
-    copy_words((uint64_t *)(void *)(sample + 1), registers.stack_pointer, words);
+    return sample;
+}
+
+static void set_times(struct wire_sample *sample, const struct clock_times *times, const struct clock_times *paused) {
+    sample->time_ns = clock_now_ns();
+    sample->cpu_ns = times->cpu_ns - paused->cpu_ns;
+    sample->user_us = times->user_us - paused->user_us;
+    sample->system_us = times->system_us - paused->system_us;
+}
+
+static void write_sample(struct agent_thread *thread, const struct clock_times *times, uint32_t overruns,
+                         const struct machine_registers *registers) {
+    struct walk_stack stack;
+    walk_frames(&thread->walk, registers->stack_pointer, &stack);
+    if ((stack.flags & WIRE_SAMPLE_TORN) != 0)
+        atomic_fetch_add_explicit(&thread->ring.slot->torn, 1, memory_order_relaxed);
+    if (!walk_define_codes(&thread->walk, &stack, &thread->ring))
+        return;
+    uint32_t words = count_stack_words(thread, registers->stack_pointer);
+    uint64_t position = wire_ring_position(&thread->ring);
+    struct wire_sample *sample = reserve(&thread->ring, &position, &stack, words);
+    if (sample == NULL)
+        return;
+    set_times(sample, times, &thread->paused);
+    sample->overruns = overruns;
+    sample->program_counter = registers->program_counter;
+    sample->stack_pointer = registers->stack_pointer;
+    sample->return_register = registers->return_register;
+    sample->frame_register = registers->frame_register;
+    struct wire_frame *frames = (struct wire_frame *)(void *)(sample + 1);
+    memcpy(frames, stack.frames, sample->frame_count * sizeof *frames);
+    copy_words((uint64_t *)(void *)(frames + sample->frame_count), registers->stack_pointer, words);
     wire_ring_commit(&thread->ring, position);
+    walk_accept(&thread->walk, &stack);
 }
 
 void handler_take_sample(struct agent_thread *thread, const siginfo_t *info, const ucontext_t *context) {
     struct clock_times times = clock_read();
     bool paused = atomic_load_explicit(&agent_region()->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE;
+    struct machine_registers registers = machine_read_registers(context);
     if (!paused)
-        write_sample(thread, &times, (uint32_t)info->si_overrun, context);
+        write_sample(thread, &times, (uint32_t)info->si_overrun, &registers);
     threads_note_time(thread, &times, paused);
 }

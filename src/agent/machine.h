@@ -9,6 +9,7 @@ struct machine_registers {
     uint64_t program_counter;
     uint64_t stack_pointer;
     uint64_t return_register; /* 0 where return addresses are on the stack only */
+    uint64_t frame_register;
 };
 
 #if defined(__x86_64__)
@@ -16,6 +17,7 @@ static inline struct machine_registers machine_read_registers(const ucontext_t *
     return (struct machine_registers){
         .program_counter = (uint64_t)context->uc_mcontext.gregs[REG_RIP],
         .stack_pointer = (uint64_t)context->uc_mcontext.gregs[REG_RSP],
+        .frame_register = (uint64_t)context->uc_mcontext.gregs[REG_RBP],
     };
 }
 #elif defined(__aarch64__)
@@ -24,6 +26,7 @@ static inline struct machine_registers machine_read_registers(const ucontext_t *
         .program_counter = context->uc_mcontext.pc,
         .stack_pointer = context->uc_mcontext.sp,
         .return_register = context->uc_mcontext.regs[30],
+        .frame_register = context->uc_mcontext.regs[29],
     };
 }
 #else

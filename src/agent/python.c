@@ -1,16 +1,129 @@
 #include "agent/python.h"
 
-#include <dlfcn.h>
-#include <stddef.h>
+#include "agent/load.h"
+#include "agent/probe.h"
 
-bool agent_python_find(struct agent_python *python) {
-    void *runtime = dlsym(RTLD_DEFAULT, "_PyRuntime");
-    const uint32_t *version = dlsym(RTLD_DEFAULT, "Py_Version");
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_MINOR = 8, FIRST_SELF_DESCRIBED_MINOR = 13, FIRST_OWN_STATE_MINOR = 12 };
+
+static uint64_t find_address(const char *symbol) {
+    return (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, symbol);
+}
+
+typedef void *state_getter(void);
+
+static state_getter *find_getter(const char *symbol) {
+    return (state_getter *)(uintptr_t)find_address(symbol);
+}
+
+/* "3.9.18 (main, …)" as PY_VERSION_HEX; 0 when it does not begin like that. */
+static uint32_t parse_version(const char *text) {
+    char *end = NULL;
+    unsigned long major = strtoul(text, &end, 10);
+    if (*end != '.')
+        return 0;
+    unsigned long minor = strtoul(end + 1, &end, 10);
+    unsigned long micro = *end == '.' ? strtoul(end + 1, &end, 10) : 0;
+    if (major > 0xff || minor > 0xff || micro > 0xff)
+        return 0;
+    enum { FINAL = 0xf0 };
+    return (uint32_t)(major << 24 | minor << 16 | micro << 8 | FINAL);
+}
+
+static uint32_t find_version(void) {
+    uint64_t exact = find_address("Py_Version"); /* 3.11+ */
+    if (exact != 0)
+        return (uint32_t) * (const unsigned long *)(uintptr_t)exact;
+    const char *(*get)(void) = (const char *(*)(void))(uintptr_t)find_address("Py_GetVersion");
+    return get != NULL ? parse_version(get()) : 0;
+}
+
+/* 3.8 to 3.12: by the minor version. Where there are two tables for it, they differ in nothing that the agent reads. */
+static bool take_table(struct agent_python *python) {
+    size_t count = 0;
+    const struct layout *tables = layout_tables(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (tables[i].version >> 16 == python->version >> 16) {
+            python->layout = tables[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool find_layout(struct agent_python *python, char *reason, size_t reason_bytes) {
+    unsigned major = python->version >> 24, minor = python->version >> 16 & 0xff;
+    if (major != 3 || minor < FIRST_MINOR) {
+        (void)snprintf(reason, reason_bytes, "its CPython %u.%u is none that strobe knows", major, minor);
+        return false;
+    }
+    if (minor < FIRST_SELF_DESCRIBED_MINOR)
+        return take_table(python);
+    struct error error = {0};
+    uint8_t table[DEBUG_OFFSETS_MAX_BYTES];
+    if (!probe_readable(python->runtime, sizeof table))
+        return false;
+    memcpy(table, (const void *)(uintptr_t)python->runtime, sizeof table);
+    if (debug_offsets_decode(table, sizeof table, &python->layout, &error) == STATUS_OK)
+        return true;
+    (void)snprintf(reason, reason_bytes, "its CPython %u.%u cannot be looked into: %s", major, minor, error.text);
+    return false;
+}
+
+static bool find_getters(struct agent_python *python) {
+    python->first_state = find_getter("PyGILState_GetThisThreadState");
+    python->current_state = find_getter("PyThreadState_GetUnchecked"); /* 3.13+ */
+    if (python->current_state == NULL)
+        python->current_state = find_getter("_PyThreadState_UncheckedGet");
+    return python->first_state != NULL && python->current_state != NULL;
+}
+
+enum agent_python_presence agent_python_find(struct agent_python *python, char *reason, size_t reason_bytes) {
     *python = (struct agent_python){
-        .runtime = (uintptr_t)runtime,
-        .eval = (uintptr_t)dlsym(RTLD_DEFAULT, "_PyEval_EvalFrameDefault"),
-        .version = version != NULL ? *version : 0,
+        .runtime = find_address("_PyRuntime"),
+        .eval = find_address("_PyEval_EvalFrameDefault"),
+        .code_type = find_address("PyCode_Type"),
+        .unicode_type = find_address("PyUnicode_Type"),
+        .bytes_type = find_address("PyBytes_Type"),
     };
-    dlerror(); /* the program must not find what failed here */
-    return runtime != NULL;
+    (void)snprintf(reason, reason_bytes, "no CPython that exports its symbols is loaded");
+    if (python->runtime == 0)
+        return AGENT_PYTHON_NONE;
+    (void)snprintf(reason, reason_bytes, "its CPython exports too little to look into it");
+    python->version = find_version();
+    if (python->version == 0 || python->code_type == 0 || python->unicode_type == 0 || python->bytes_type == 0 ||
+        !find_getters(python) || !find_layout(python, reason, reason_bytes))
+        return AGENT_PYTHON_UNKNOWN;
+    reason[0] = '\0';
+    return AGENT_PYTHON_FOUND;
+}
+
+static bool is_own(const struct agent_python *python, uint64_t state) {
+    return load_u64(pointer_to(state + python->layout.thread.thread_id)) == (uint64_t)pthread_self();
+}
+
+/* The same of a state that may be any thread's, or freed. */
+static bool is_own_if_readable(const struct agent_python *python, uint64_t state) {
+    uint64_t thread_id = 0;
+    return probe_copy(state + python->layout.thread.thread_id, &thread_id, sizeof thread_id) &&
+           thread_id == (uint64_t)pthread_self();
+}
+
+struct agent_thread_state agent_python_own_state(const struct agent_python *python) {
+    uint64_t current = (uint64_t)(uintptr_t)python->current_state();
+    if (current != 0 && layout_minor(&python->layout) >= FIRST_OWN_STATE_MINOR)
+        return (struct agent_thread_state){current, true};
+    uint64_t first = (uint64_t)(uintptr_t)python->first_state();
+    bool first_readable = first != 0 && probe_readable(first, python->layout.thread.size) && is_own(python, first);
+    if (current != 0 && current == first && first_readable)
+        return (struct agent_thread_state){current, true};
+    /* Another thread holds the GIL, or this one does with another state: in another interpreter, or after a swap. */
+    if (current != 0 && current != first && is_own_if_readable(python, current))
+        return (struct agent_thread_state){current, true};
+    return (struct agent_thread_state){first_readable ? first : 0, false};
 }

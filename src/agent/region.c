@@ -57,34 +57,43 @@ static enum status map_file(int file, struct wire_region **region) {
     }
     if (ftruncate(file, (off_t)WIRE_REGION_BYTES) != 0)
         return STATUS_FAILED;
-    void *mapped = mmap(NULL, FIRST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    uint8_t *mapped = mmap(NULL, FIRST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (mapped == MAP_FAILED)
         return STATUS_FAILED;
-    if (madvise(mapped, FIRST_BYTES, MADV_DONTFORK) != 0 || allocate_pages(mapped, FIRST_BYTES) != STATUS_OK) {
+    if (madvise(mapped + WIRE_RINGS_OFFSET, WIRE_RING_BYTES, MADV_DONTFORK) != 0 ||
+        allocate_pages(mapped, FIRST_BYTES) != STATUS_OK) {
         int error = errno;
         munmap(mapped, FIRST_BYTES);
         errno = error;
         return STATUS_FAILED;
     }
-    *region = mapped;
+    *region = (struct wire_region *)(void *)mapped;
     return STATUS_OK;
 }
 
-/* A header that says why there is no more than a header. */
-static void leave_reason(int file, const char *path, int error) {
+/* write says that there is no room; a mapping would not. */
+static void write_header(int file, const char *path, const char *reason) {
     struct wire_region header = {.magic = WIRE_MAGIC, .version = WIRE_VERSION, .state = WIRE_OFF};
     header.pid = getpid();
     header.parent_pid = getppid();
-    snprintf(header.reason, sizeof header.reason, "no memory to share (error %d)", error);
-    if (error == EFBIG)
-        snprintf(header.reason, sizeof header.reason, "the limit on the size of files (ulimit -f) is too low");
-    else if (error == ENOSPC || error == EFAULT || error == ENOMEM)
-        snprintf(header.reason, sizeof header.reason, "no memory left to share (is /dev/shm full?)");
-    bool emptied = ftruncate(file, 0) == 0;
+    snprintf(header.reason, sizeof header.reason, "%s", reason);
     struct rlimit limit;
-    if (!emptied || getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < sizeof header ||
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < sizeof header ||
         write(file, &header, sizeof header) != (ssize_t)sizeof header)
         unlink(path);
+}
+
+static const char *describe_error(int error) {
+    switch (error) {
+    case EFBIG:
+        return "the limit on the size of files (ulimit -f) is too low";
+    case ENOSPC:
+    case EFAULT: /* madvise and others, of a page that cannot be had */
+    case ENOMEM:
+        return "no memory is left to share (is /dev/shm full?)";
+    default:
+        return "memory cannot be shared";
+    }
 }
 
 enum status region_make(const char *folder, struct wire_region **region) {
@@ -93,10 +102,24 @@ enum status region_make(const char *folder, struct wire_region **region) {
     if (file < 0)
         return STATUS_FAILED;
     enum status status = map_file(file, region);
-    if (status != STATUS_OK)
-        leave_reason(file, path, errno);
+    const char *reason = describe_error(errno);
+    if (status != STATUS_OK && ftruncate(file, 0) == 0)
+        write_header(file, path, reason);
     close(file);
     return status;
+}
+
+void region_forget(struct wire_region *region) {
+    munmap(region, WIRE_RINGS_OFFSET);
+}
+
+void region_leave_reason(const char *folder, const char *reason) {
+    char path[PATH_BYTES];
+    int file = make_file(folder, path);
+    if (file < 0)
+        return;
+    write_header(file, path, reason);
+    close(file);
 }
 
 /* mremap with an old size of 0 is a second mapping of what is mapped shared, and from there on in the file. */

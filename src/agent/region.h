@@ -6,9 +6,13 @@
 #include "wire/region.h"
 
 /* Makes this process's file in `folder` and maps all that stands before the rings, and ring 0. Everything is zero. A
- * child of fork does not have the mapping. When it fails and the file could be made, the reason stands in it. Changes
- * errno. */
+ * child of fork does not have the rings; the rest, which something may still point to, it has to give back. When it
+ * fails and the file could be made, the reason stands in it. Changes errno. */
 enum status region_make(const char *folder, struct wire_region **region) MUST_USE;
+/* In a child of fork: gives back what it has of the parent's. */
+void region_forget(struct wire_region *region);
+/* For a process that cannot be sampled: a file that says so, and has no slots. Changes errno. */
+void region_leave_reason(const char *folder, const char *reason);
 
 /* Makes sure that a ring is mapped, at *bytes (NULL: it is not yet), and that its memory is really there, so that
  * writing into it cannot fail. `below` is a ring that is mapped, `distance` rings below. Needs neither a path nor a

@@ -64,11 +64,11 @@ static enum status map_ring(uint32_t index) {
     return status;
 }
 
-/* The private memory behind a slot, which is kept for the slot's next thread. */
+/* The private memory behind a slot, all zero. It is large, and little of it is touched. */
 static struct agent_thread *thread_at(uint32_t index) {
     struct agent_thread *thread = atomic_load(&known[index]);
     if (thread != NULL)
-        return thread;
+        return madvise(thread, sizeof *thread, MADV_DONTNEED) == 0 ? thread : NULL;
     thread = mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (thread == MAP_FAILED)
         return NULL;
@@ -86,11 +86,9 @@ static struct agent_thread *prepare(uint32_t index) {
     atomic_store(&slot->torn, 0);
     atomic_store(&slot->read, 0);
     slot->end_ns = slot->end_cpu_ns = 0;
-    *thread = (struct agent_thread){
-        .ring = {.slot = slot, .bytes = atomic_load(&rings[index])},
-        .index = index,
-        .timer = -1,
-    };
+    thread->ring = (struct wire_ring){.slot = slot, .bytes = atomic_load(&rings[index])};
+    thread->timer = -1;
+    thread->walk.python = agent_python();
     return thread;
 }
 
@@ -136,7 +134,7 @@ static void describe(struct agent_thread *thread) {
 
 void threads_begin(struct agent_thread *thread, uintptr_t stack_end) {
     int error = errno;
-    thread->stack_end = stack_end;
+    thread->walk.c_stack_end = stack_end;
     describe(thread);
     current = thread;
     if (pthread_setspecific(end_key, thread) == 0 &&
@@ -174,7 +172,7 @@ void threads_note_time(struct agent_thread *thread, const struct clock_times *ti
 }
 
 uintptr_t threads_forget_all(void) {
-    uintptr_t stack_end = current != NULL ? current->stack_end : 0;
+    uintptr_t stack_end = current != NULL ? current->walk.c_stack_end : 0;
     current = NULL;
     for (uint32_t index = 0; index < WIRE_SLOTS; index++)
         atomic_store_explicit(&rings[index], NULL, memory_order_relaxed);

@@ -3,24 +3,24 @@
 #define STROBE_AGENT_THREADS_H
 
 #include "agent/clock.h"
+#include "agent/walk.h"
 #include "base/status.h"
 #include "wire/ring.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* In private memory, one for each slot that was ever used; never freed, as slots come again. */
+/* In private memory, one for each slot that was ever used; never unmapped, as slots come again. */
 struct agent_thread {
     struct wire_ring ring;
-    uint32_t index; /* of the slot */
     int timer;
-    uintptr_t stack_end; /* of the C stack, above the first frame; at least what is below is there to be read */
     unsigned end_rounds;
     void *(*start)(void *);
     void *argument;
     /* Time for which sampling is paused is taken out of what strobe is told. Up to `accounted` it is known which. */
     struct clock_times accounted;
     struct clock_times paused;
+    struct walk walk;
 };
 
 /* Before any other. In a process that stays single-threaded meanwhile: from the constructor. */
@@ -31,7 +31,7 @@ enum status threads_init(void) MUST_USE;
 struct agent_thread *threads_claim(void);
 /* The thread was not born after all. */
 void threads_unclaim(struct agent_thread *thread);
-/* In the thread itself: from here on it is sampled. */
+/* In the thread itself: from here on it is sampled. `stack_end` is the highest address of its C stack. */
 void threads_begin(struct agent_thread *thread, uintptr_t stack_end);
 /* In the thread itself: from here on it is not. */
 void threads_end(struct agent_thread *thread);

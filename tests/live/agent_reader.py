@@ -12,6 +12,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import wire_records
 from harness import STROBE, TIMEOUT_S
 
 AGENT = STROBE.parent / "libstrobe-agent.so"
@@ -30,7 +31,6 @@ RINGS_OFFSET = SLOTS_OFFSET + (SLOTS * SLOT_BYTES + 4095) // 4096 * 4096
 STARTING, SAMPLING, OFF, ENDED = range(4)
 SAMPLE, PAUSE = range(2)
 SLOT_FREE, SLOT_CLAIMED, SLOT_LIVE, SLOT_ENDED = range(4)
-PAD, CODE, SAMPLE_RECORD = range(3)
 
 HEADER = struct.Struct("=QIiiIIIQQQQIIQQ256s")
 HEADER_NAMES = (
@@ -41,32 +41,22 @@ CONTROL_OFFSET = 68
 SLOT = struct.Struct("=IIQQQQQQQ")
 SLOT_NAMES = "state tid thread_id start_ns start_cpu_ns start_user_us start_system_us end_ns end_cpu_ns".split()
 WRITTEN = struct.Struct("=QQQ")
-RECORD = struct.Struct("=IHH")
-SAMPLE_STRUCT = struct.Struct("=IHHQQQQIIIIIIQQQ")
-SAMPLE_NAMES = (
-    "size_bytes type flags time_ns cpu_ns user_us system_us overruns kept frame_count stack_words code_unit unused"
-    " program_counter stack_pointer return_register"
-).split()
-
-
 @dataclass
 class Thread:
     """One thread's life in a slot, and all that its ring had until it was read last."""
 
     tid: int
     fields: dict
-    records: list = field(default_factory=list)
+    samples: list = field(default_factory=list)
+    ring: wire_records.Ring = field(default_factory=wire_records.Ring)
     lost: int = 0
+    torn: int = 0
     ended: bool = False
-
-    @property
-    def samples(self):
-        return [record for record in self.records if record["type"] == SAMPLE_RECORD]
 
     @property
     def sampled_ns(self):
         """The CPU time that the samples stand for."""
-        return self.samples[-1]["cpu_ns"] - self.fields["start_cpu_ns"] if self.samples else 0
+        return self.samples[-1].cpu_ns - self.fields["start_cpu_ns"] if self.samples else 0
 
 
 class Region:
@@ -122,30 +112,22 @@ class Region:
             thread = self.live[index] = Thread(fields["tid"], fields)
             self.threads.append(thread)
         place = SLOTS_OFFSET + index * SLOT_BYTES
-        written, thread.lost, _ = WRITTEN.unpack_from(self.memory, place + 64)
+        written, thread.lost, thread.torn = WRITTEN.unpack_from(self.memory, place + 64)
         (read,) = struct.unpack_from("=Q", self.memory, place + 128)
-        ring = RINGS_OFFSET + index * RING_BYTES
-        while read != written:
-            size, kind, _ = RECORD.unpack_from(self.memory, ring + read % RING_BYTES)
-            assert size >= RECORD.size and size % 8 == 0 and size <= written - read, (size, read, written)
-            if kind != PAD:
-                thread.records.append(self._record(kind, ring + read % RING_BYTES, size))
-            read += size
-        struct.pack_into("=Q", self.memory, place + 128, read)
+        assert read <= written <= read + RING_BYTES
+        start = RINGS_OFFSET + index * RING_BYTES
+        ring = self.memory[start : start + RING_BYTES]
+        parts = [ring[read % RING_BYTES : written % RING_BYTES]]
+        if written > read and written % RING_BYTES <= read % RING_BYTES:
+            parts = [ring[read % RING_BYTES :], ring[: written % RING_BYTES]]
+        for part in parts:
+            thread.samples.extend(thread.ring.feed(part))
+        struct.pack_into("=Q", self.memory, place + 128, written)
         if state == SLOT_ENDED:
             thread.fields = fields
             thread.ended = True
             del self.live[index]
             struct.pack_into("=I", self.memory, place, SLOT_FREE)
-
-    def _record(self, kind, at, size):
-        if kind != SAMPLE_RECORD:
-            return {"type": kind}
-        record = dict(zip(SAMPLE_NAMES, SAMPLE_STRUCT.unpack_from(self.memory, at)))
-        behind = SAMPLE_STRUCT.size + record["frame_count"] * 16
-        assert behind + record["stack_words"] * 8 <= size
-        record["stack"] = struct.unpack_from(f"={record['stack_words']}Q", self.memory, at + behind)
-        return record
 
 
 class Watched:

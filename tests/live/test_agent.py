@@ -63,17 +63,17 @@ def assert_sampled(thread, cpu_ns, paused_ns=0):
     """The samples account for the CPU time that the thread had used when it looked at its clock itself."""
     assert thread.lost == 0
     assert cpu_ns - UNSAMPLED_NS < thread.fields["start_cpu_ns"] + thread.sampled_ns + paused_ns <= cpu_ns + ENDING_NS
-    stamps = [(sample["time_ns"], sample["cpu_ns"]) for sample in thread.samples]
+    stamps = [(sample.time_ns, sample.cpu_ns) for sample in thread.samples]
     assert stamps == sorted(stamps)
     # Each sample and each overrun is one period. The first period may begin, and the last sample be written, within one.
-    periods = sum(1 + sample["overruns"] for sample in thread.samples)
+    periods = sum(1 + sample.overruns for sample in thread.samples)
     assert abs(periods - (thread.sampled_ns + paused_ns) / PERIOD_NS) <= 2
 
 
 def assert_ended(thread, cpu_ns):
     assert thread.ended
     assert cpu_ns <= thread.fields["end_cpu_ns"] < cpu_ns + ENDING_NS
-    assert thread.fields["start_ns"] <= thread.samples[-1]["time_ns"] <= thread.fields["end_ns"]
+    assert thread.fields["start_ns"] <= thread.samples[-1].time_ns <= thread.fields["end_ns"]
 
 
 def test_each_thread_on_its_own_clock(python):
@@ -271,7 +271,7 @@ def test_children(any_python, helper, tmp_path, child):
             assert len(regions) == 1
         # What is in a region is its process's own.
         for region in regions:
-            stamps = [sample["time_ns"] for thread in region.threads for sample in thread.samples]
+            stamps = [sample.time_ns for thread in region.threads for sample in thread.samples]
             assert all(stamp >= region.header["start_ns"] for stamp in stamps)
             if "thread" not in child or region.header["forked"]:
                 assert {thread.tid for thread in region.threads} == {pid} or "multiprocessing" in child
@@ -487,7 +487,7 @@ print(json.dumps([before, between, again, told()[1]]))
     on_ns = between - before + end - again
     assert on_ns - UNSAMPLED_NS < thread.sampled_ns <= on_ns + ENDING_NS
     # No sample stands for more than a few ticks: nothing that was paused is charged to one.
-    stamps = [thread.fields["start_cpu_ns"]] + [sample["cpu_ns"] for sample in thread.samples]
+    stamps = [thread.fields["start_cpu_ns"]] + [sample.cpu_ns for sample in thread.samples]
     assert max(b - a for a, b in zip(stamps, stamps[1:])) < UNSAMPLED_NS
 
 
@@ -516,7 +516,7 @@ for line in sys.stdin:
     thread = watched.region.main
     paused_ns = times[2] - times[0]
     assert abs(thread.fields["start_cpu_ns"] + thread.sampled_ns + paused_ns - times[3]) < UNSAMPLED_NS
-    stamps = [sample["cpu_ns"] for sample in thread.samples]
+    stamps = [sample.cpu_ns for sample in thread.samples]
     assert max(b - a for a, b in zip(stamps, stamps[1:])) < UNSAMPLED_NS
 
 
@@ -526,7 +526,7 @@ def test_nobody_reads(any_python):
     watched.json()
     thread = watched.region.main
     assert thread.lost > 0
-    assert thread.samples[-1]["cpu_ns"] < NS_PER_S
+    assert thread.samples[-1].cpu_ns < NS_PER_S
 
 
 def test_many_threads_at_once(any_python):

@@ -1,0 +1,52 @@
+/* A thread looks at its own Python stack, from a signal handler that has interrupted it anywhere: while it pushes a
+ * frame, grows the data stack, enters or leaves the evaluation loop, collects, starts up or finalises.
+ *
+ * Async-signal-safe: no lock, no allocation, no call into Python but the getters of agent/python.h. What is read is
+ * known to be mapped, or the kernel is asked to read it. */
+#ifndef STROBE_AGENT_WALK_H
+#define STROBE_AGENT_WALK_H
+
+#include "agent/codes.h"
+#include "agent/probe.h"
+#include "agent/python.h"
+#include "wire/ring.h"
+
+enum { WALK_PAGES = 64 };
+
+/* One thread's: 140 KiB, of which little is touched. All zero, but for `python`, is a new one. */
+struct walk {
+    const struct agent_python *python; /* borrowed */
+    /* The highest address of the thread's C stack, up to which it is known to be mapped; 0: not known. */
+    uint64_t c_stack_end;
+    uint64_t pages[WALK_PAGES]; /* that were proved readable and that an attached thread's state led to */
+    struct codes codes;
+    uint32_t last; /* index of the stack that was written last; the other is the one being walked */
+    uint32_t last_count;
+    uint8_t window[2 * PROBE_PAGE_BYTES]; /* a copy of what must not be read where it is */
+    struct wire_frame frames[2][WIRE_SAMPLE_MAX_FRAMES];
+};
+
+/* What a look has found. */
+struct walk_stack {
+    const struct wire_frame *frames; /* innermost first; in struct walk, valid until the next look */
+    uint32_t count;
+    uint32_t kept;      /* set by walk_define_codes */
+    uint32_t code_unit; /* as in struct wire_sample */
+    uint16_t flags;     /* enum wire_sample_flag */
+    bool new_codes;     /* some of the frames' code objects do not stand in the ring yet */
+};
+
+/* This thread's stack. `stack_pointer` is what the interrupted code had in that register. */
+void walk_frames(struct walk *walk, uint64_t stack_pointer, struct walk_stack *stack);
+
+/* Writes the code objects that the stack needs and the ring lacks, each visible at once, and then sets stack->kept.
+ * False when one did not fit: then this stack cannot be written. */
+bool walk_define_codes(struct walk *walk, struct walk_stack *stack, struct wire_ring *ring);
+
+/* The stack was written as a WIRE_SAMPLE: the next one is a difference to it. */
+void walk_accept(struct walk *walk, const struct walk_stack *stack);
+
+/* The thread writes to another ring from now on. */
+void walk_forget_ring(struct walk *walk);
+
+#endif

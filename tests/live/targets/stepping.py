@@ -1,0 +1,331 @@
+"""Runs a program whose stack is looked at, from inside, after every instruction of the processor.
+
+Arguments: the library (tests/tools/agent_walk), the folder for what was seen, how many steps, and one of the programs
+below or of alternating.py. Says 'ready', steps, lets the library say 'stepped', awaits SIGINT, and then tells of all
+its code objects. A line that ends in '# -> f, g' is one where a frame of f or g can stand above its function's.
+"""
+
+import ctypes
+import functools
+import gc
+import json
+import os
+import sys
+import threading
+import types
+import weakref
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROUNDS = 1 << 30
+
+
+def leaf(*_):
+    return 1
+
+
+def leaf_line():
+    return leaf() + 1  # -> leaf
+
+
+class Called:
+    def __call__(self, x):
+        return leaf() + x  # -> leaf
+
+    def __getattr__(self, name):
+        return leaf()  # -> leaf
+
+    def __add__(self, other):
+        return leaf_line()  # -> leaf_line
+
+    def __eq__(self, other):
+        return leaf_line()  # -> leaf_line
+
+    def __hash__(self):
+        return 1
+
+    def __enter__(self):
+        return leaf()  # -> leaf
+
+    def __exit__(self, *exception):
+        return leaf() > 0  # -> leaf
+
+    def __getitem__(self, index):
+        return leaf(self)  # -> leaf
+
+    def __contains__(self, item):
+        return leaf_line() > 0  # -> leaf_line
+
+    def __del__(self):
+        leaf()  # -> leaf
+
+    @property
+    def value(self):
+        return leaf_line()  # -> leaf_line
+
+
+def key(x):
+    return -leaf(x)  # -> leaf
+
+
+def use_callbacks():
+    thing = Called()
+    thing(1)  # -> Called.__call__
+    thing.missing  # -> Called.__getattr__
+    thing + 1  # -> Called.__add__
+    thing == 1  # -> Called.__eq__
+    thing[3]  # -> Called.__getitem__
+    3 in thing  # -> Called.__contains__
+    thing.value  # -> Called.value
+    sorted([1, 2, 3], key=key)  # -> key
+    list(map(key, [1, 2]))  # -> key
+    functools.partial(key, 3)()  # -> key
+    with thing:  # -> Called.__enter__, Called.__exit__
+        raise ValueError
+    del thing  # -> Called.__del__
+
+
+def callbacks():
+    for _ in range(ROUNDS):
+        use_callbacks()  # -> use_callbacks
+
+
+def count(n):
+    for i in range(n):
+        yield leaf(i)  # -> leaf
+
+
+def delegate(n):
+    yield from count(n)  # -> count
+    return leaf()  # -> leaf
+
+
+def catching():
+    while True:
+        try:
+            yield leaf()  # -> leaf
+        except ValueError:
+            leaf_line()  # -> leaf_line
+
+
+def outer_catching():
+    yield from catching()  # -> catching
+
+
+def use_generators():
+    sum(count(2))  # -> count
+    list(delegate(2))  # -> delegate
+    one, two = count(2)  # -> count
+    (lambda *a: a)(*count(1))  # -> count, <lambda>
+    generator = outer_catching()  # -> outer_catching
+    next(generator)  # -> outer_catching
+    generator.throw(ValueError())  # -> outer_catching, catching
+    generator.send(None)  # -> outer_catching
+    generator.close()  # -> outer_catching, catching
+    next(x for x in delegate(1))  # -> delegate, <genexpr>
+    [y for y in (leaf(), leaf())]  # -> leaf, <listcomp>
+    {y: leaf() for y in (1, 2)}  # -> leaf, <dictcomp>
+    half = delegate(3)  # -> delegate
+    next(half)  # -> delegate
+    del half  # -> delegate, count
+
+
+def generators_of_all_kinds():
+    for _ in range(ROUNDS):
+        use_generators()  # -> use_generators
+
+
+def genexpr_at(depth):
+    if depth:
+        return genexpr_at(depth - 1)  # -> genexpr_at
+    kept = count(1)  # -> count
+    next(kept)  # -> count
+    leaf_line()  # -> leaf_line
+    leaf(1, 2, 3, *range(depth, 30))  # -> leaf
+    return kept
+
+
+def growing():
+    """Generators made, and functions called, wherever the data stack's chunk can end."""
+    for _ in range(ROUNDS):
+        for depth in range(60, 260, 3):
+            genexpr_at(depth)  # -> genexpr_at
+
+
+class Base:
+    def __init__(self):
+        leaf()  # -> leaf
+
+    def __init_subclass__(cls):
+        leaf()  # -> leaf
+
+
+class Derived(Base):  # -> Base.__init_subclass__
+    def __new__(cls):
+        leaf_line()  # -> leaf_line
+        return super().__new__(cls)
+
+    def __init__(self):
+        super().__init__()  # -> Base.__init__
+
+
+def construct():
+    Base()  # -> Base.__init__
+    Derived()  # -> Derived.__new__, Derived.__init__
+
+    class Local(Base):  # -> Local, Base.__init_subclass__
+        x = leaf()  # -> leaf
+
+    type("Other", (Base,), {})  # -> Base.__init_subclass__
+    exec("leaf()", {"leaf": leaf})  # -> <module>
+    eval("leaf()", {"leaf": leaf})  # -> <module>
+
+
+def constructing():
+    for _ in range(ROUNDS):
+        construct()  # -> construct
+
+
+class Ring:
+    def __init__(self):
+        self.self = self
+
+    def __del__(self):
+        leaf()  # -> leaf
+
+
+def forget(reference):
+    leaf()  # -> leaf
+
+
+def on_gc(phase, info):
+    leaf()  # -> leaf
+
+
+def collect():
+    rings = [Ring(), Ring()]  # -> Ring.__init__
+    references = [weakref.ref(ring, forget) for ring in rings]  # -> <listcomp>
+    del rings  # -> Ring.__del__
+    gc.collect()  # -> on_gc, Ring.__del__, forget
+    del references
+
+
+def collecting():
+    gc.disable()
+    gc.callbacks.append(on_gc)
+    for _ in range(ROUNDS):
+        collect()  # -> collect
+
+
+def in_thread(event):
+    leaf_line()  # -> leaf_line
+    event.append(list(count(2)))  # -> count
+
+
+def threads_start_and_end():
+    for _ in range(ROUNDS):
+        said = []
+        thread = threading.Thread(target=in_thread, args=(said,))
+        thread.start()
+        thread.join()
+
+
+def overflow(n):
+    return overflow(n + 1)  # -> overflow
+
+
+def raise_deep():
+    try:
+        overflow(0)  # -> overflow
+    except RecursionError:
+        leaf()  # -> leaf
+
+
+def raising():
+    sys.setrecursionlimit(400)
+    for _ in range(ROUNDS):
+        raise_deep()  # -> raise_deep
+
+
+def trace(frame, event, argument):
+    leaf()  # -> leaf
+    return trace
+
+
+def traced():
+    leaf_line()  # -> leaf_line, trace
+    list(count(1))  # -> count, trace
+    return 1  # -> trace
+
+
+def tracing():
+    for _ in range(ROUNDS):
+        sys.settrace(trace)
+        traced()  # -> traced, trace
+        sys.settrace(None)
+
+
+def describe(code, into):
+    if id(code) in into:
+        return
+    lines = [None] * (len(code.co_code) // 2)
+    if hasattr(code, "co_positions"):
+        lines = [position[0] for position in code.co_positions()]
+    elif hasattr(code, "co_lines"):
+        for start, end, line in code.co_lines():
+            for unit in range(start // 2, end // 2):
+                lines[unit] = line
+    else:
+        import dis
+
+        starts = dict(dis.findlinestarts(code))
+        line = None
+        for unit in range(len(lines)):
+            line = starts.get(unit * 2, line)
+            lines[unit] = line
+    into[id(code)] = {
+        "name": code.co_name,
+        "qualname": getattr(code, "co_qualname", None),
+        "file": code.co_filename,
+        "first_line": code.co_firstlineno,
+        "bytecode_bytes": len(code.co_code),
+        "lines": lines,
+    }
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            describe(constant, into)
+
+
+def main():
+    library, folder, steps, name = sys.argv[1:5]
+    walk = ctypes.CDLL(library)
+    walk.walk_open.restype = ctypes.c_char_p
+    walk.walk_begin.argtypes = [ctypes.c_char_p] + [ctypes.c_int64] * 3
+    reason = walk.walk_open()
+    if reason:
+        raise SystemExit(reason.decode())
+    scope = globals()
+    codes = {}
+    if name not in scope:
+        path = os.path.join(HERE, "alternating.py")
+        with open(path) as file:
+            text = file.read().rpartition("\nmain()")[0]
+        module = compile(text, path, "exec")
+        scope = {"__name__": "alternating"}
+        exec(module, scope)
+    program = scope[name]
+    into, steps = folder.encode(), int(steps)
+    print("ready", flush=True)
+    try:
+        walk.walk_begin(into, steps, 0, 0)
+        program()  # -> PROGRAM
+    except KeyboardInterrupt:
+        pass
+    sys.settrace(None)
+    for thing in gc.get_objects():
+        if isinstance(thing, types.FunctionType):
+            describe(thing.__code__, codes)
+    print(json.dumps(codes), flush=True)
+    os._exit(0)
+
+
+main()  # -> main

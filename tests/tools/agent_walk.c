@@ -1,0 +1,279 @@
+/* A library that lets a Python process look at its own stack, as the agent does, after every single instruction: with
+ * the processor's trap flag set, each instruction ends in a SIGTRAP, whose handler walks.
+ *
+ * For programs that load it with ctypes (walk_open, walk_begin), or for LD_PRELOAD, with everything in the environment
+ * variable AGENT_WALK: "FOLDER STEPS WINDOW PERIOD_US" (see walk_begin).
+ *
+ * Each stack is written once, the first time that it is seen, as the agent would write it: FOLDER/THREAD.ring is a
+ * thread's records one after the other. sample.time_ns is the stack's number. FOLDER/counts has how often each was
+ * seen. */
+#include "agent/walk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#ifdef __x86_64__
+
+#define EXPORT __attribute__((visibility("default")))
+
+const char *walk_open(void);
+void walk_close(void);
+void walk_begin(const char *into, int64_t steps, int64_t window, int64_t period_us);
+extern _Atomic uint64_t walk_marker;
+
+/* Whatever the program says of itself: goes into sample.cpu_ns. When it is not zero, every look is written. */
+EXPORT _Atomic uint64_t walk_marker;
+
+enum { MAX_STACKS = 1 << 18, TRAP_FLAG = 0x100 };
+
+static struct agent_python python;
+static char reason[WIRE_REASON_BYTES];
+
+static char folder[200];
+static _Atomic int64_t steps_left;
+static int64_t window_steps;
+static _Atomic bool counting;
+
+/* What was seen, by hash. */
+static struct {
+    _Atomic uint64_t hash;
+    _Atomic uint64_t count;
+} *stacks;
+static _Atomic uint64_t stack_count;
+
+/* One thread. */
+struct stepper {
+    struct wire_slot slot;
+    struct wire_ring ring;
+    int file;
+    int64_t window_left;
+    struct walk walk;
+};
+
+static __thread struct stepper *own __attribute__((tls_model("initial-exec")));
+
+static void *map(size_t size_bytes) {
+    void *memory = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static uint64_t c_stack_end(void) {
+    pthread_attr_t attributes;
+    void *low = NULL;
+    size_t size_bytes = 0;
+    /* Reads /proc in the main thread, so not in a handler. */
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return 0;
+    (void)pthread_attr_getstack(&attributes, &low, &size_bytes);
+    (void)pthread_attr_destroy(&attributes);
+    return (uint64_t)(uintptr_t)low + size_bytes;
+}
+
+static struct stepper *stepper_of_thread(void) {
+    if (own != NULL)
+        return own;
+    struct stepper *stepper = map(sizeof *stepper);
+    char path[300];
+    if (stepper == NULL)
+        return NULL;
+    (void)snprintf(path, sizeof path, "%s/%ld.ring", folder, syscall(SYS_gettid));
+    stepper->file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    stepper->ring = (struct wire_ring){&stepper->slot, map(WIRE_RING_BYTES)};
+    stepper->walk.python = &python;
+    own = stepper;
+    return stepper;
+}
+
+/* What strobe would do, only at once. */
+static void drain(struct stepper *stepper) {
+    uint64_t read = atomic_load(&stepper->slot.read), written = atomic_load(&stepper->slot.written);
+    while (read != written) {
+        uint64_t place = read % WIRE_RING_BYTES, bytes = written - read;
+        if (bytes > WIRE_RING_BYTES - place)
+            bytes = WIRE_RING_BYTES - place;
+        if (write(stepper->file, stepper->ring.bytes + place, (size_t)bytes) != (ssize_t)bytes)
+            abort();
+        read += bytes;
+    }
+    atomic_store(&stepper->slot.read, read);
+}
+
+static uint64_t hash_of(const struct walk_stack *stack, uint64_t program_counter) {
+    uint64_t hash = stack->flags + 1;
+    for (uint32_t i = 0; i < stack->count; i++) {
+        hash = (hash ^ stack->frames[i].code ^ stack->frames[i].kind) * UINT64_C(0x9e3779b97f4a7c15);
+        hash = (hash ^ (uint32_t)stack->frames[i].instruction_bytes ^ hash >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
+    }
+    if ((stack->flags & WIRE_SAMPLE_TORN) != 0)
+        hash ^= program_counter * UINT64_C(0x9e3779b97f4a7c15);
+    return hash | 1;
+}
+
+/* The stack's number; *is_new when it was not seen before. */
+static uint64_t count_stack(uint64_t hash, bool *is_new) {
+    *is_new = false;
+    for (uint64_t place = hash % MAX_STACKS, tries = 0; tries < MAX_STACKS; place = (place + 1) % MAX_STACKS, tries++) {
+        uint64_t there = 0;
+        if (atomic_compare_exchange_strong(&stacks[place].hash, &there, hash)) {
+            *is_new = true;
+            there = hash;
+        }
+        if (there == hash) {
+            atomic_fetch_add(&stacks[place].count, 1);
+            return place;
+        }
+    }
+    abort();
+}
+
+static void write_stack(struct stepper *stepper, struct walk_stack *stack, uint64_t number, uint64_t program_counter) {
+    if (!walk_define_codes(&stepper->walk, stack, &stepper->ring))
+        abort();
+    uint64_t position = wire_ring_position(&stepper->ring);
+    uint32_t frames = stack->count - stack->kept;
+    struct wire_sample *sample = wire_ring_reserve(&stepper->ring, &position, WIRE_SAMPLE,
+                                                   sizeof *sample + frames * sizeof(struct wire_frame));
+    if (sample == NULL)
+        abort();
+    struct wire_record record = sample->record;
+    record.flags = stack->flags;
+    *sample = (struct wire_sample){.record = record,
+                                   .time_ns = number,
+                                   .cpu_ns = atomic_load(&walk_marker),
+                                   .kept = stack->kept,
+                                   .frame_count = frames,
+                                   .code_unit = stack->code_unit,
+                                   .program_counter = program_counter};
+    memcpy(sample + 1, stack->frames, frames * sizeof(struct wire_frame));
+    wire_ring_commit(&stepper->ring, position);
+    walk_accept(&stepper->walk, stack);
+    drain(stepper);
+}
+
+static void look(struct stepper *stepper, const ucontext_t *context) {
+    struct walk_stack stack;
+    uint64_t program_counter = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+    walk_frames(&stepper->walk, (uint64_t)context->uc_mcontext.gregs[REG_RSP], &stack);
+    bool is_new = false;
+    uint64_t number = count_stack(hash_of(&stack, program_counter), &is_new);
+    if (is_new || atomic_load(&walk_marker) != 0) {
+        atomic_fetch_add(&stack_count, 1);
+        write_stack(stepper, &stack, number, program_counter);
+    }
+}
+
+static void write_counts(void) {
+    char path[300];
+    (void)snprintf(path, sizeof path, "%s/counts", folder);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    for (size_t i = 0; i < MAX_STACKS; i++) {
+        uint64_t pair[2] = {i, atomic_load(&stacks[i].count)};
+        if (pair[1] != 0 && write(file, pair, sizeof pair) != sizeof pair)
+            abort();
+    }
+    (void)close(file);
+}
+
+static void finish(void) {
+    if (!atomic_exchange(&counting, false))
+        return;
+    write_counts();
+    if (write(STDOUT_FILENO, "stepped\n", 8) != 8)
+        abort();
+}
+
+static void on_trap(int signal, siginfo_t *info, void *context_pointer) {
+    (void)signal;
+    (void)info;
+    ucontext_t *context = context_pointer;
+    int saved = errno;
+    struct stepper *stepper = stepper_of_thread();
+    bool more = stepper != NULL && atomic_load(&counting);
+    if (more && atomic_fetch_sub(&steps_left, 1) <= 0) {
+        finish();
+        more = false;
+    }
+    if (more)
+        look(stepper, context);
+    if (more && window_steps > 0 && --stepper->window_left <= 0)
+        more = false;
+    if (!more)
+        context->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
+    errno = saved;
+}
+
+/* The next window begins. */
+static void on_alarm(int signal, siginfo_t *info, void *context_pointer) {
+    (void)signal;
+    (void)info;
+    ucontext_t *context = context_pointer;
+    struct stepper *stepper = stepper_of_thread();
+    if (stepper == NULL || !atomic_load(&counting))
+        return;
+    stepper->window_left = window_steps;
+    context->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
+}
+
+/* "" when this process can look at itself, else why not. */
+EXPORT const char *walk_open(void) {
+    if (agent_python_find(&python, reason, sizeof reason) == AGENT_PYTHON_FOUND && !codes_watch(&python))
+        (void)snprintf(reason, sizeof reason, "code objects cannot be watched");
+    return reason;
+}
+
+EXPORT void walk_close(void) {
+    finish();
+}
+
+/* From the caller's next instruction on, `steps` steps are walked, in this thread and those that it starts; then
+ * "stepped" and a newline are written to standard output. With a `window`, only so many at a time, beginning each
+ * period_us microseconds of wall time, wherever the process is then. */
+EXPORT void walk_begin(const char *into, int64_t steps, int64_t window, int64_t period_us) {
+    (void)snprintf(folder, sizeof folder, "%s", into);
+    stacks = map(MAX_STACKS * sizeof *stacks);
+    struct stepper *stepper = stepper_of_thread();
+    if (stacks == NULL || stepper == NULL)
+        abort();
+    stepper->walk.c_stack_end = c_stack_end();
+    atomic_store(&steps_left, steps);
+    window_steps = window;
+    atomic_store(&counting, true);
+    struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigfillset(&action.sa_mask);
+    sigaction(SIGTRAP, &action, NULL);
+    if (window > 0) {
+        action.sa_sigaction = on_alarm;
+        sigaction(SIGALRM, &action, NULL);
+        struct itimerval timer = {{0, (suseconds_t)period_us}, {0, (suseconds_t)period_us}};
+        setitimer(ITIMER_REAL, &timer, NULL);
+        return;
+    }
+    __asm__ volatile("pushfq\n\torq %0, (%%rsp)\n\tpopfq" ::"i"(TRAP_FLAG) : "memory", "cc");
+}
+
+__attribute__((constructor)) static void start(void) {
+    const char *text = getenv("AGENT_WALK");
+    char into[200];
+    long long steps = 0, window = 0, period_us = 0;
+    if (text != NULL && sscanf(text, "%199s %lld %lld %lld", into, &steps, &window, &period_us) == 4 &&
+        walk_open()[0] == '\0')
+        walk_begin(into, steps, window, period_us);
+}
+
+__attribute__((destructor)) static void stop(void) {
+    finish();
+}
+
+#else
+typedef int nothing_here;
+#endif
