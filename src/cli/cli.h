@@ -56,5 +56,7 @@ int command_dump(int argc, char **argv);
 int command_merge(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_run(int argc, char **argv);
+int command_start(int argc, char **argv);
+int command_stop(int argc, char **argv);
 
 #endif

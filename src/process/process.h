@@ -39,6 +39,10 @@ char **process_command(struct process *process);
 /* Makes process_command read it again: after an exec. What it returned before is no longer valid. */
 void process_forget_command(struct process *process);
 
+/* The value of an environment variable as it was when the program began. STATUS_NOT_FOUND when it has none. The caller
+ * frees it. */
+enum status process_read_variable(struct process *process, const char *name, char **value) MUST_USE;
+
 /* Whether it shares its memory with the process `other`: a child made by vfork is its parent, in all that can be read,
  * until it execs. False where the kernel does not say. */
 bool process_shares_memory(const struct process *process, pid_t other);
