@@ -457,7 +457,7 @@ static enum status study_call(struct linked_tracker *tracker, const struct linke
     if (!call.direct && call.callee != callee)
         return STATUS_OK;
     return call_sites_note(&tracker->sites, call.caller, call.instruction_bytes, call.callee,
-                           call.standing ? CALL_CERTAIN : CALL_LIKELY);
+                           call.standing ? CALL_CERTAIN : CALL_COPIED);
 }
 
 /* Where a caller stood when it called, given where it stands now: *instruction_bytes. */
