@@ -15,6 +15,7 @@ static const char help[] = "strobe shows what a running Python program does, and
                            "  report CAPTURE     any report from what was captured\n"
                            "  diff BEFORE AFTER  compares two captures\n"
                            "  merge A B -o OUT   adds captures up into one\n"
+                           "  doctor [PID]       what works on this machine, and how to get what does not\n"
                            "\n"
                            "  --help       this text; 'strobe COMMAND --help' has every option\n"
                            "  --version    the version of strobe\n"
@@ -31,7 +32,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"attach", command_attach}, {"diff", command_diff},   {"dump", command_dump}, {"merge", command_merge},
-    {"report", command_report}, {"start", command_start}, {"stop", command_stop},
+    {"report", command_report}, {"start", command_start}, {"stop", command_stop}, {"doctor", command_doctor},
 };
 
 int main(int argc, char **argv) {

@@ -25,6 +25,9 @@ pid_t process_own_pid(const struct process *process);
 /* Whether it still lives (not a zombie, and the same process as at process_open). */
 bool process_alive(const struct process *process);
 
+/* The process that traces it already (a debugger), so that it cannot be paused; 0: none. */
+pid_t process_tracer(const struct process *process);
+
 /* How often the process was found to have become another program (exec) by reading its memory; what was known of its
  * memory before is void. Not noticed where /proc/PID/mem is not to be had. */
 unsigned process_exec_count(const struct process *process);
