@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,17 +28,6 @@ static struct {
     uint32_t control; /* as it was when a fork began */
     char folder[FOLDER_BYTES];
 } agent;
-
-static struct agent_libc libc;
-
-const struct agent_libc *agent_libc(void) {
-    /* A library that is initialised before this one may create threads. */
-    if (libc.pthread_create == NULL || libc.pthread_cancel == NULL) {
-        *(void **)&libc.pthread_create = dlsym(RTLD_NEXT, "pthread_create");
-        *(void **)&libc.pthread_cancel = dlsym(RTLD_NEXT, "pthread_cancel");
-    }
-    return &libc;
-}
 
 bool agent_owns_region(void) {
     return agent.region != NULL && agent.pid == getpid();
@@ -158,6 +148,9 @@ __attribute__((constructor)) static void start_agent(void) {
     enum agent_python_presence presence = AGENT_PYTHON_NONE;
     if (read_environment())
         presence = agent_python_find(&agent.python, reason, sizeof reason);
+    /* What was not found is not for the program to hear of. */
+    while (dlerror() != NULL)
+        continue;
     const char *obstacle = presence == AGENT_PYTHON_FOUND ? prepare_process() : reason;
     if (presence != AGENT_PYTHON_NONE && obstacle != NULL)
         region_leave_reason(agent.folder, obstacle);

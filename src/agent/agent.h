@@ -5,18 +5,10 @@
 #include "agent/python.h"
 #include "wire/region.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 
 /* Functions of this library that the program finds in place of libc's, and those that are called from outside. */
 #define AGENT_EXPORT __attribute__((visibility("default")))
-
-/* The functions that stand behind the interposed ones. */
-struct agent_libc {
-    int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-    int (*pthread_cancel)(pthread_t);
-};
-const struct agent_libc *agent_libc(void);
 
 /* Whether there is a region that is this process's own: not in a process that is no Python or in which the agent is
  * off, and not in a child that libc's fork did not make. */

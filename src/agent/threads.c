@@ -182,33 +182,3 @@ uintptr_t threads_forget_all(void) {
         atomic_store_explicit(&rings[index], NULL, memory_order_relaxed);
     return stack_end;
 }
-
-static void *run_thread(void *argument) {
-    struct agent_thread *thread = argument;
-    void *(*start)(void *) = thread->start;
-    void *start_argument = thread->argument;
-    threads_begin(thread, (uintptr_t)__builtin_frame_address(0));
-    return start(start_argument);
-}
-
-AGENT_EXPORT int pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*start)(void *),
-                                void *argument) {
-    const struct agent_libc *libc = agent_libc();
-    struct agent_thread *thread = agent_owns_region() ? threads_claim() : NULL;
-    if (thread == NULL)
-        return libc->pthread_create(id, attributes, start, argument);
-    thread->start = start;
-    thread->argument = argument;
-    int result = libc->pthread_create(id, attributes, run_thread, thread);
-    if (result != 0)
-        threads_unclaim(thread);
-    return result;
-}
-
-/* The first one sets libc's handler over the agent's. */
-AGENT_EXPORT int pthread_cancel(pthread_t id) {
-    int result = agent_libc()->pthread_cancel(id);
-    if (agent_owns_region())
-        agent_install_signal();
-    return result;
-}

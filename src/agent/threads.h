@@ -15,8 +15,11 @@ struct agent_thread {
     struct wire_ring ring;
     int timer;
     unsigned end_rounds;
-    void *(*start)(void *);
-    void *argument;
+    union {
+        void *(*posix)(void *);
+        int (*c11)(void *);
+    } start;
+    void *argument; /* of start */
     /* Time for which sampling is paused is taken out of what strobe is told. Up to `accounted` it is known which. */
     struct clock_times accounted;
     struct clock_times paused;

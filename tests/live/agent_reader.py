@@ -40,7 +40,6 @@ HEADER_NAMES = (
 CONTROL_OFFSET = 68
 SLOT = struct.Struct("=IIQQQQQQQ")
 SLOT_NAMES = "state tid thread_id start_ns start_cpu_ns start_user_us start_system_us end_ns end_cpu_ns".split()
-WRITTEN = struct.Struct("=QQQ")
 @dataclass
 class Thread:
     """One thread's life in a slot, and all that its ring had until it was read last."""
@@ -59,6 +58,12 @@ class Thread:
         return self.samples[-1].cpu_ns - self.fields["start_cpu_ns"] if self.samples else 0
 
 
+def header_of(memory):
+    header = dict(zip(HEADER_NAMES, HEADER.unpack_from(memory, 0)))
+    header["reason"] = header["reason"].split(b"\0")[0].decode()
+    return header
+
+
 class Region:
     """One process's region: mapped, and what was read of it so far."""
 
@@ -71,9 +76,7 @@ class Region:
 
     @property
     def header(self):
-        header = dict(zip(HEADER_NAMES, HEADER.unpack_from(self.memory, 0)))
-        header["reason"] = header["reason"].split(b"\0")[0].decode()
-        return header
+        return header_of(self.memory)
 
     @property
     def valid(self):
@@ -87,8 +90,15 @@ class Region:
     def main(self):
         return self.thread(self.header["pid"])
 
+    def _load(self, kind, place):
+        return memoryview(self.memory).cast(kind)[place // struct.calcsize(kind)]
+
+    def _store(self, kind, place, value):
+        """One store, of one value: pack_into would first write zeros, and then byte for byte. So it is with loads."""
+        memoryview(self.memory).cast(kind)[place // struct.calcsize(kind)] = value
+
     def set_control(self, control):
-        struct.pack_into("=I", self.memory, CONTROL_OFFSET, control)
+        self._store("I", CONTROL_OFFSET, control)
 
     def slot(self, index):
         return dict(zip(SLOT_NAMES, SLOT.unpack_from(self.memory, SLOTS_OFFSET + index * SLOT_BYTES)))
@@ -112,8 +122,8 @@ class Region:
             thread = self.live[index] = Thread(fields["tid"], fields)
             self.threads.append(thread)
         place = SLOTS_OFFSET + index * SLOT_BYTES
-        written, thread.lost, thread.torn = WRITTEN.unpack_from(self.memory, place + 64)
-        (read,) = struct.unpack_from("=Q", self.memory, place + 128)
+        written, thread.lost, thread.torn = (self._load("Q", place + 64 + 8 * i) for i in range(3))
+        read = self._load("Q", place + 128)
         assert read <= written <= read + RING_BYTES
         start = RINGS_OFFSET + index * RING_BYTES
         ring = self.memory[start : start + RING_BYTES]
@@ -122,12 +132,12 @@ class Region:
             parts = [ring[read % RING_BYTES :], ring[: written % RING_BYTES]]
         for part in parts:
             thread.samples.extend(thread.ring.feed(part))
-        struct.pack_into("=Q", self.memory, place + 128, written)
+        self._store("Q", place + 128, written)
         if state == SLOT_ENDED:
             thread.fields = fields
             thread.ended = True
             del self.live[index]
-            struct.pack_into("=I", self.memory, place, SLOT_FREE)
+            self._store("I", place, SLOT_FREE)
 
 
 class Watched:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from agent_reader import (
@@ -14,11 +15,14 @@ from agent_reader import (
     OFF,
     PAUSE,
     QUIET,
+    RING_BYTES,
+    RINGS_OFFSET,
     SAMPLE,
     SAMPLING,
     SLOT_FREE,
     SLOT_LIVE,
     Watched,
+    header_of,
 )
 from harness import TARGETS
 
@@ -56,7 +60,12 @@ def helper(tmp_path_factory):
 
 
 def with_helper(helper):
-    return COMMON + f"import ctypes; helper = ctypes.CDLL({str(helper)!r}); helper.burn.argtypes = [ctypes.c_int64]\n"
+    return COMMON + f"""
+import ctypes
+helper = ctypes.CDLL({str(helper)!r})
+class Told(ctypes.Structure):
+    _fields_ = [("tid", ctypes.c_int64), ("cpu_ns", ctypes.c_int64)]
+"""
 
 
 def assert_sampled(thread, cpu_ns, paused_ns=0):
@@ -163,8 +172,6 @@ def test_threads_that_python_does_not_know(any_python, helper, how):
         any_python,
         with_helper(helper)
         + """
-class Told(ctypes.Structure):
-    _fields_ = [("tid", ctypes.c_int64), ("cpu_ns", ctypes.c_int64)]
 COUNT = 8
 ends = (Told * COUNT)()
 cancelled = helper.run_threads(COUNT, ctypes.c_char(sys.argv[1].encode()), ctypes.c_int64(100 * 10**6), ends)
@@ -191,6 +198,24 @@ print(json.dumps({"ends": [[told.tid, told.cpu_ns] for told in ends], "cancelled
         else:
             assert_sampled(thread, cpu_ns)
             assert_ended(thread, cpu_ns)
+
+
+@pytest.mark.parametrize("function, result", [("run_small_stack", 0), ("run_c11_thread", 7)])
+def test_unusual_threads(any_python, helper, function, result):
+    watched = Watched(
+        any_python,
+        with_helper(helper)
+        + """
+end = Told()
+result = getattr(helper, sys.argv[1])(ctypes.c_int64(100 * 10**6), ctypes.byref(end))
+print(json.dumps([result, end.tid, end.cpu_ns]))
+""",
+        function,
+    )
+    returned, tid, cpu_ns = watched.json()
+    assert returned == result
+    assert_sampled(watched.region.thread(tid), cpu_ns)
+    assert_ended(watched.region.thread(tid), cpu_ns)
 
 
 CHILDREN = {
@@ -366,7 +391,9 @@ import mmap
 memory = mmap.mmap(-1, {size})
 zero = os.open('/dev/zero', os.O_RDONLY)
 counts = [os.readv(zero, [memory]), len(os.getrandom(8 << 20))]
-print(json.dumps([counts, told()]))
+print(json.dumps([counts, told()]), flush=True)
+# Giving the memory back would take its time, too.
+os._exit(0)
 """,
     )
     counts, (tid, cpu_ns) = watched.json()
@@ -436,6 +463,73 @@ def test_limit_on_file_sizes(any_python):
     assert (watched.stdout, watched.stderr, watched.returncode) == (b"1\n", b"", 0)
     assert watched.region.header["state"] == OFF
     assert "ulimit -f" in watched.region.header["reason"]
+
+
+@pytest.mark.parametrize("size_kb", [0, 4, 100, 260, 340, 480])
+def test_no_memory_to_share(any_python, size_kb):
+    """A full file system is no deadly signal, but a reason or a thread that is not sampled."""
+    code = COMMON + """
+def work():
+    burn(0.05)
+for _ in range(4):
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+folder = os.environ['STROBE_AGENT_FOLDER']
+print(json.dumps({name: open(os.path.join(folder, name), 'rb').read(4096).hex() for name in os.listdir(folder)}))
+"""
+    size = f"size={size_kb}k" if size_kb else "size=4k,nr_inodes=1"
+    command = ["unshare", *(["-m"] if os.geteuid() == 0 else ["-rm"]), "sh", "-ec"]
+    if subprocess.run([*command, "mount -t tmpfs none /mnt"], stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("no file system may be mounted here")
+    script = f'mount -t tmpfs -o {size} none "$STROBE_AGENT_FOLDER"; exec "$0" -c "$1"'
+    watched = Watched(command=[*command, script, any_python.path, code])
+    headers = {name: header_of(bytes.fromhex(text)) for name, text in watched.json().items()}
+    if size_kb == 0:
+        assert headers == {}
+        return
+    (header,) = headers.values()
+    if size_kb < (RINGS_OFFSET + RING_BYTES) >> 10:
+        assert header["state"] == OFF
+        assert "/dev/shm" in header["reason"]
+    else:
+        assert header["state"] == SAMPLING
+        # There is room for the main thread's ring and for as many more as fit; nobody gives one back here.
+        assert header["no_slot"] == 12 - ((size_kb << 10) - RINGS_OFFSET) // RING_BYTES + 1
+
+
+MALLOCS = [path for name in ("jemalloc", "tcmalloc_minimal") for path in Path("/usr/lib").glob(f"*/lib{name}.so.[0-9]")]
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("malloc", MALLOCS, ids=lambda path: path.name)
+def test_beside_another_malloc(any_python, malloc, first):
+    libraries = [str(malloc), str(AGENT)] if first else [str(AGENT), str(malloc)]
+    watched = Watched(
+        any_python,
+        COMMON
+        + """
+def work():
+    burn(0.1)
+    print(json.dumps(told()), flush=True)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+if os.fork() == 0:
+    work()
+    sys.exit()
+os.wait()
+with open('/proc/self/maps') as file:
+    assert any(sys.argv[1] in line for line in file)
+""",
+        str(malloc.resolve()),
+        env={"LD_PRELOAD": " ".join(libraries)},
+    )
+    assert (watched.returncode, watched.stderr) == (0, b""), watched.stderr.decode()
+    said = [json.loads(line) for line in watched.stdout.splitlines()]
+    threads = {thread.tid: thread for region in watched.regions.values() for thread in region.threads}
+    for tid, cpu_ns in said:
+        assert_sampled(threads[tid], cpu_ns)
 
 
 def test_threads_without_a_descriptor_left(any_python, tmp_path):

@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,8 +26,9 @@ static struct order {
     char how; /* r: returns, e: pthread_exit, c: is cancelled at a cancellation point, a: is cancelled anywhere */
     int64_t cpu_ns;
     struct told *told;
-    pthread_barrier_t *ready;
 } orders[MAX_THREADS];
+
+static atomic_int ready;
 
 static int64_t cpu_now(void) {
     struct timespec now;
@@ -47,8 +50,7 @@ static void *run(void *argument) {
     order->told->tid = syscall(SYS_gettid);
     burn(order->cpu_ns);
     order->told->cpu_ns = cpu_now();
-    if (order->how == 'c' || order->how == 'a')
-        pthread_barrier_wait(order->ready);
+    atomic_fetch_add(&ready, 1);
     if (order->how == 'e')
         pthread_exit(NULL);
     while (order->how == 'c')
@@ -61,26 +63,67 @@ static void *run(void *argument) {
 /* Runs `count` threads at once until all of them have ended. */
 int run_threads(int count, char how, int64_t cpu_ns, struct told *told) {
     pthread_t threads[MAX_THREADS];
-    pthread_barrier_t ready;
-    pthread_barrier_init(&ready, NULL, (unsigned)count + 1);
+    atomic_store(&ready, 0);
     for (int i = 0; i < count; i++) {
-        orders[i] = (struct order){how, cpu_ns, &told[i], &ready};
+        orders[i] = (struct order){how, cpu_ns, &told[i]};
         if (pthread_create(&threads[i], NULL, run, &orders[i]) != 0)
             return -1;
     }
     int cancelled = 0;
-    if (how == 'c' || how == 'a') {
-        pthread_barrier_wait(&ready);
-        for (int i = 0; i < count; i++)
-            pthread_cancel(threads[i]);
-    }
+    while (atomic_load(&ready) < count)
+        sched_yield();
+    for (int i = 0; i < count && (how == 'c' || how == 'a'); i++)
+        pthread_cancel(threads[i]);
     for (int i = 0; i < count; i++) {
         void *result = NULL;
         pthread_join(threads[i], &result);
         cancelled += result == PTHREAD_CANCELED;
     }
-    pthread_barrier_destroy(&ready);
     return cancelled;
+}
+
+static void burn_deep(size_t more_bytes, struct order *order) {
+    volatile char here[512];
+    here[0] = here[sizeof here - 1] = 1;
+    if (more_bytes > sizeof here)
+        burn_deep(more_bytes - sizeof here, order);
+    else
+        run(order);
+    here[1] = 1;
+}
+
+enum { SMALL_STACK_BYTES = 16 << 10 };
+
+static void *run_deep(void *argument) {
+    /* libc has some of the stack's upper end; what is left then is enough for this, but for little else. */
+    burn_deep(SMALL_STACK_BYTES - 8 * 1024, argument);
+    return NULL;
+}
+
+/* A thread that has as little stack as can be had, and uses most of it. */
+int run_small_stack(int64_t cpu_ns, struct told *told) {
+    pthread_t thread;
+    pthread_attr_t attributes;
+    orders[0] = (struct order){'r', cpu_ns, told};
+    pthread_attr_init(&attributes);
+    if (pthread_attr_setstacksize(&attributes, SMALL_STACK_BYTES) != 0 ||
+        pthread_create(&thread, &attributes, run_deep, &orders[0]) != 0 || pthread_join(thread, NULL) != 0)
+        return -1;
+    return pthread_attr_destroy(&attributes);
+}
+
+static int run_c11(void *argument) {
+    run(argument);
+    return 7;
+}
+
+int run_c11_thread(int64_t cpu_ns, struct told *told) {
+    thrd_t thread;
+    int result = -1;
+    orders[0] = (struct order){'r', cpu_ns, told};
+    if (thrd_create(&thread, run_c11, &orders[0]) != thrd_success || thrd_join(thread, &result) != thrd_success)
+        return -1;
+    return result;
 }
 
 /* How many of the calls that wait were cut short, in a thread that has just used its CPU clock's period. */
