@@ -9,6 +9,7 @@
  * seen. */
 #include "agent/walk.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -62,6 +63,20 @@ struct stepper {
 
 static __thread struct stepper *own __attribute__((tls_model("initial-exec")));
 
+static void set_trap(void) {
+    __asm__ volatile("pushfq\n\torq %0, (%%rsp)\n\tpopfq" ::"i"(TRAP_FLAG) : "memory", "cc");
+}
+
+/* Whether it was set. */
+static bool clear_trap(void) {
+    uint64_t flags = 0;
+    __asm__ volatile("pushfq\n\tpopq %0\n\tpushq %0\n\tandq %1, (%%rsp)\n\tpopfq"
+                     : "=&r"(flags)
+                     : "i"(~TRAP_FLAG)
+                     : "memory", "cc");
+    return (flags & TRAP_FLAG) != 0;
+}
+
 static void *map(size_t size_bytes) {
     void *memory = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
@@ -114,7 +129,7 @@ static uint64_t hash_of(const struct walk_stack *stack, uint64_t program_counter
         hash = (hash ^ stack->frames[i].code ^ stack->frames[i].kind) * UINT64_C(0x9e3779b97f4a7c15);
         hash = (hash ^ (uint32_t)stack->frames[i].instruction_bytes ^ hash >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
     }
-    if ((stack->flags & WIRE_SAMPLE_TORN) != 0)
+    if (stack->count == 0)
         hash ^= program_counter * UINT64_C(0x9e3779b97f4a7c15);
     return hash | 1;
 }
@@ -163,7 +178,12 @@ static void write_stack(struct stepper *stepper, struct walk_stack *stack, uint6
 static void look(struct stepper *stepper, const ucontext_t *context) {
     struct walk_stack stack;
     uint64_t program_counter = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-    walk_frames(&stepper->walk, (uint64_t)context->uc_mcontext.gregs[REG_RSP], &stack);
+    /* R8 to R15, RDI, RSI, RBP, RBX, RDX, RAX, RCX, RSP, RIP */
+    struct walk_registers registers = {.program_counter = program_counter,
+                                       .stack_pointer = (uint64_t)context->uc_mcontext.gregs[REG_RSP],
+                                       .values = (const uint64_t *)context->uc_mcontext.gregs,
+                                       .count = REG_RIP};
+    walk_frames(&stepper->walk, &registers, &stack);
     bool is_new = false;
     uint64_t number = count_stack(hash_of(&stack, program_counter), &is_new);
     if (is_new || atomic_load(&walk_marker) != 0) {
@@ -258,7 +278,42 @@ EXPORT void walk_begin(const char *into, int64_t steps, int64_t window, int64_t 
         setitimer(ITIMER_REAL, &timer, NULL);
         return;
     }
-    __asm__ volatile("pushfq\n\torq %0, (%%rsp)\n\tpopfq" ::"i"(TRAP_FLAG) : "memory", "cc");
+    set_trap();
+}
+
+/* The C library blocks all signals while it makes and ends a thread, and a trap that is blocked kills. So the new
+ * thread and the one that makes it are not stepped through that. */
+struct start {
+    void *(*function)(void *);
+    void *argument;
+};
+
+static void *start_stepping(void *start_pointer) {
+    struct start start = *(struct start *)start_pointer;
+    free(start_pointer);
+    struct stepper *stepper = stepper_of_thread();
+    if (stepper != NULL)
+        stepper->walk.c_stack_end = c_stack_end();
+    set_trap();
+    void *result = start.function(start.argument);
+    clear_trap();
+    return result;
+}
+
+EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *),
+                          void *argument) {
+    bool stepped = clear_trap();
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
+        (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))(uintptr_t)dlsym(RTLD_NEXT,
+                                                                                                  "pthread_create");
+    struct start *start = stepped ? malloc(sizeof *start) : NULL;
+    if (start != NULL)
+        *start = (struct start){function, argument};
+    int result = start != NULL ? real(thread, attributes, start_stepping, start)
+                               : real(thread, attributes, function, argument);
+    if (stepped)
+        set_trap();
+    return result;
 }
 
 __attribute__((constructor)) static void start(void) {
