@@ -18,10 +18,6 @@ def measure_kind(context, interpreter, working, waiting):
         return progress.pairs(context, target, RATE_HZ, count, SPAN_S, "--idle")
 
 
-def reached(yes):
-    return "reached" if yes else "not reached"
-
-
 def run(context):
     rows, verdicts = [], []
     interpreter = interpreters.pick(version=(3, 15)) or interpreters.pick()
@@ -37,8 +33,9 @@ def run(context):
         percent = share.scaled(100).text() + " %"
         rows.append([title, f"{len(counting)} of {len(measured)}", percent, slow_down.text()])
         verdicts += [
-            f"- {title}: goal < {GOAL_SHARE:.0%} of a processor: **{reached(share.median < GOAL_SHARE)}**",
-            f"- {title}: goal < {GOAL_SLOW_DOWN:.0%} slower: **{reached(slow_down.high < GOAL_SLOW_DOWN)}**",
+            f"- {title}: goal < {GOAL_SHARE:.0%} of a processor: "
+            f"**{'reached' if share.median < GOAL_SHARE else 'not reached'}**",
+            f"- {title}: goal < {GOAL_SLOW_DOWN:.0%} slower: **{slow_down.verdict(GOAL_SLOW_DOWN)}**",
         ]
     head = ["target", "pairs that count", "strobe's share of a processor", "slow-down: median (95 % confidence)"]
     return [

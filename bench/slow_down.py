@@ -15,17 +15,6 @@ def measure(context, interpreter):
         return progress.pairs(context, target, RATE_HZ, PAIRS_LONG if context.long else PAIRS, SPAN_S)
 
 
-def verdict(title, slow_down):
-    """The goal is that it cannot be measured: what is said depends on how well it could have been."""
-    if slow_down.high < GOAL:
-        reached = "reached"
-    elif slow_down.low <= GOAL:
-        reached = "not shown"
-    else:
-        reached = "not reached"
-    return f"- {title}: goal < {GOAL:.1%}: **{reached}**"
-
-
 def run(context):
     rows, verdicts = [], []
     versions = [(3, 15), (3, 13), (3, 10)]
@@ -39,7 +28,7 @@ def run(context):
         slow_down = progress.estimate(pair.slow_down for pair in counting)
         share = figures.Spread.of(pair.strobe_share * 100 for pair in counting)
         rows.append([title, f"{len(counting)} of {len(measured)}", slow_down.text(), share.text() + " %"])
-        verdicts.append(verdict(title, slow_down))
+        verdicts.append(f"- {title}: goal < {GOAL:.1%}: **{slow_down.verdict(GOAL)}**")
     head = ["target", "pairs that count", "slow-down: median (95 % confidence)", "strobe's share of a processor"]
     return [
         *figures.table(head, rows),

@@ -114,6 +114,13 @@ class Estimate:
     low: float
     high: float
 
+    def verdict(self, goal):
+        """Whether it is below the goal. That a target gets on better when it is looked at is noise, and so are figures
+        which say so."""
+        if self.high < goal and self.low > -3 * goal:
+            return "reached"
+        return "not reached" if self.low > goal else "not shown, too much noise"
+
     def text(self):
         return f"{self.median:+.2%} ({self.low:+.2%} to {self.high:+.2%})"
 

@@ -55,11 +55,13 @@ static bool is_new(struct found *found, int folder_fd, const char *name) {
 
 /* "Python 3.13.18 free-threading build (main, …) [GCC …]" (Modules/main.c 3.8 to 3.15, -VV) */
 static void judge(const char *path, const char *answer) {
-    int major = 0, minor = 0, end = 0;
-    if (sscanf(answer, "Python %d.%d%n", &major, &minor, &end) != 2)
+    static const char prefix[] = "Python ";
+    char *after = NULL;
+    if (strncmp(answer, prefix, sizeof prefix - 1) != 0)
         return;
-    int length = (int)strcspn(answer, " ");
-    length += 1 + (int)strcspn(answer + length + 1, " \n");
+    long major = strtol(answer + sizeof prefix - 1, &after, 10);
+    long minor = *after == '.' ? strtol(after + 1, NULL, 10) : 0;
+    int length = (int)(sizeof prefix - 1 + strcspn(answer + sizeof prefix - 1, " \n"));
     const char *kind = strstr(answer, "free-threading") != NULL ? ", free-threaded" : "";
     if (strstr(answer, "PyPy") != NULL || strstr(answer, "GraalVM") != NULL)
         doctor_find(FINDING_MISSING, "%s: it is no CPython", path);

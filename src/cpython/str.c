@@ -1,4 +1,4 @@
-#include "cpython/string.h"
+#include "cpython/str.h"
 
 #include "base/bytes.h"
 #include "base/text.h"

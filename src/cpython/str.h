@@ -1,6 +1,6 @@
 /* Python strings. */
-#ifndef STROBE_CPYTHON_STRING_H
-#define STROBE_CPYTHON_STRING_H
+#ifndef STROBE_CPYTHON_STR_H
+#define STROBE_CPYTHON_STR_H
 
 #include "base/buffer.h"
 #include "cpython/runtime.h"
