@@ -15,7 +15,7 @@ enum {
     /* How far is searched, rarely: what a C frame of the evaluation loop and of what it calls takes; and the C frames
      * between two evaluation loops. */
     STACK_WORDS = 192,
-    PROLOGUE_BYTES = 1024,
+    PROLOGUE_BYTES = 512,
     MAX_C_STACK_BYTES = 256 << 10,
     /* _PyInterpreterFrame.owner (Include/internal/pycore_frame.h 3.11) */
     OWNED_BY_GENERATOR = 1,
@@ -104,10 +104,8 @@ static const uint8_t *copy_of(struct look *look, uint64_t address, uint64_t size
     uint8_t *window = look->walk->window;
     if (!holds(look->window, address, size_bytes)) {
         uint64_t mask = PROBE_PAGE_BYTES - 1;
-        /* Frame objects are strewn about; other frames are one beside the other. */
-        bool alone = layout_has(look->layout->thread.frame);
-        struct span wanted = {alone ? address : address & ~mask,
-                              alone ? address + size_bytes : ((address + size_bytes - 1) | mask) + 1};
+        /* Frames lie beside each other, or at least in the same pages. */
+        struct span wanted = {address & ~mask, ((address + size_bytes - 1) | mask) + 1};
         look->window = (struct span){0, 0};
         if (wanted.end <= wanted.start || wanted.end - wanted.start > sizeof look->walk->window ||
             !probe_copy(wanted.start, window, (size_t)(wanted.end - wanted.start)))
@@ -422,7 +420,7 @@ static void consider_registers(struct look *look, const struct beginning *from, 
 
 /* The evaluation loop publishes its _PyCFrame before it fills it in (the prologue of _PyEval_EvalFrameDefault,
  * Python/ceval.c 3.11, 3.12). Until then, what its caller was in is only known to the C stack: the next _PyCFrame on
- * it. */
+ * it. What is left over there of others that have ended leads nowhere, or not as far. */
 static void find_outer_cframe(struct look *look, uint64_t cframe, struct longest *longest) {
     uint64_t end = look->walk->c_stack_end != 0 ? look->walk->c_stack_end : cframe + MAX_C_STACK_BYTES;
     if (end - cframe > MAX_C_STACK_BYTES)
@@ -438,11 +436,9 @@ static void find_outer_cframe(struct look *look, uint64_t cframe, struct longest
         uint64_t outer = load_u64(bytes + previous);
         if ((outer <= at || outer >= end) && !holds(look->state, outer, 1))
             continue;
-        if (read_cframe(look, at, &from) && from.frame != 0 && walk_interpreter_frames(look, &from, &way)) {
-            if (way.hops > longest->hops)
-                *longest = (struct longest){from, way.hops};
-            return;
-        }
+        if (read_cframe(look, at, &from) && walk_interpreter_frames(look, &from, &way) && way.begun &&
+            way.hops > longest->hops)
+            *longest = (struct longest){from, way.hops};
     }
 }
 

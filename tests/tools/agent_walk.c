@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@
 const char *walk_open(void);
 void walk_close(void);
 void walk_begin(const char *into, int64_t steps, int64_t window, int64_t period_us);
+double walk_measure(int64_t looks, int64_t flush_bytes);
 extern _Atomic uint64_t walk_marker;
 
 /* Whatever the program says of itself: goes into sample.cpu_ns. When it is not zero, every look is written. */
@@ -49,7 +51,7 @@ static _Atomic bool counting;
 static struct {
     _Atomic uint64_t hash;
     _Atomic uint64_t count;
-} *stacks;
+} * stacks;
 static _Atomic uint64_t stack_count;
 
 /* One thread. */
@@ -156,8 +158,8 @@ static void write_stack(struct stepper *stepper, struct walk_stack *stack, uint6
         abort();
     uint64_t position = wire_ring_position(&stepper->ring);
     uint32_t frames = stack->count - stack->kept;
-    struct wire_sample *sample = wire_ring_reserve(&stepper->ring, &position, WIRE_SAMPLE,
-                                                   sizeof *sample + frames * sizeof(struct wire_frame));
+    struct wire_sample *sample =
+        wire_ring_reserve(&stepper->ring, &position, WIRE_SAMPLE, sizeof *sample + frames * sizeof(struct wire_frame));
     if (sample == NULL)
         abort();
     struct wire_record record = sample->record;
@@ -244,6 +246,39 @@ static void on_alarm(int signal, siginfo_t *info, void *context_pointer) {
     context->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
 }
 
+static int compare_doubles(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* The median cost of at most 10000 looks in nanoseconds. flush_bytes: so much other memory is written before each. */
+EXPORT double walk_measure(int64_t looks, int64_t flush_bytes) {
+    struct stepper *stepper = stepper_of_thread();
+    uint8_t *other = map((size_t)flush_bytes + 1);
+    uint64_t values[1] = {0};
+    static double costs_ns[10000];
+    if (stepper == NULL || other == NULL)
+        return 0;
+    stepper->walk.c_stack_end = c_stack_end();
+    for (int64_t i = 0; i < looks && i < 10000; i++) {
+        struct walk_registers registers = {0, (uint64_t)(uintptr_t)__builtin_frame_address(0), values, 1};
+        struct walk_stack stack;
+        struct timespec before, after;
+        for (int64_t at = 0; at < flush_bytes; at += 64)
+            other[at]++;
+        clock_gettime(CLOCK_MONOTONIC, &before);
+        walk_frames(&stepper->walk, &registers, &stack);
+        clock_gettime(CLOCK_MONOTONIC, &after);
+        stack.new_codes = false;
+        walk_define_codes(&stepper->walk, &stack, &stepper->ring);
+        walk_accept(&stepper->walk, &stack);
+        costs_ns[i] = (double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec);
+    }
+    munmap(other, (size_t)flush_bytes + 1);
+    qsort(costs_ns, (size_t)looks, sizeof costs_ns[0], compare_doubles);
+    return costs_ns[looks / 2];
+}
+
 /* "" when this process can look at itself, else why not. */
 EXPORT const char *walk_open(void) {
     if (agent_python_find(&python, reason, sizeof reason) == AGENT_PYTHON_FOUND && !codes_watch(&python))
@@ -309,8 +344,8 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     struct start *start = stepped ? malloc(sizeof *start) : NULL;
     if (start != NULL)
         *start = (struct start){function, argument};
-    int result = start != NULL ? real(thread, attributes, start_stepping, start)
-                               : real(thread, attributes, function, argument);
+    int result =
+        start != NULL ? real(thread, attributes, start_stepping, start) : real(thread, attributes, function, argument);
     if (stepped)
         set_trap();
     return result;
