@@ -20,3 +20,12 @@ def pick(*, shared=None, version=None):
         and (version is None or interpreter.version[:2] == version)
     ]
     return max(fitting, key=lambda interpreter: interpreter.version, default=None)
+
+
+def one_of_each():
+    """One interpreter without debugging of each version, free-threaded ones included, the oldest first."""
+    found = {}
+    for interpreter in found_by_tests.supported():
+        if not interpreter.debug:
+            found[interpreter.minor] = interpreter
+    return list(found.values())

@@ -50,7 +50,7 @@ def pin_target(pid):
         os.sched_setaffinity(int(tid), cores()[0])
 
 
-def run_beside(command, target_pid):
+def run_beside(command, target_pid, stderr=subprocess.STDOUT):
     """(output, wall_s, cpu_s, the target's share of a processor) of a command that looks at the target."""
     start_s, start_cpu_s = time.monotonic(), target_cpu_s(target_pid)
     with tempfile.TemporaryFile() as output:
@@ -58,7 +58,7 @@ def run_beside(command, target_pid):
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             preexec_fn=lambda: os.sched_setaffinity(0, cores()[1]),
         )
         _, _, usage = os.wait4(process.pid, 0)

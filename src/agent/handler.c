@@ -58,7 +58,9 @@ static void set_times(struct wire_sample *sample, const struct clock_times *time
 static void write_sample(struct agent_thread *thread, const struct clock_times *times, uint32_t overruns,
                          const struct machine_registers *registers) {
     struct walk_stack stack;
-    walk_frames(&thread->walk, registers->stack_pointer, &stack);
+    const struct walk_registers values = {registers->program_counter, registers->stack_pointer, registers->general,
+                                          registers->general_count};
+    walk_frames(&thread->walk, &values, &stack);
     if ((stack.flags & WIRE_SAMPLE_TORN) != 0)
         atomic_fetch_add_explicit(&thread->ring.slot->torn, 1, memory_order_relaxed);
     if (!walk_define_codes(&thread->walk, &stack, &thread->ring))

@@ -12,6 +12,11 @@ enum {
     /* _PyEval_EvalFrameDefault has its _PyCFrame and its entry frame in one C frame, which is smaller than this. */
     MAX_C_FRAME_BYTES = 4096,
     MAX_CHUNK_BYTES = 1 << 30,
+    /* How far is searched, rarely: what a C frame of the evaluation loop and of what it calls takes; and the C frames
+     * between two evaluation loops. */
+    STACK_WORDS = 192,
+    PROLOGUE_BYTES = 512,
+    MAX_C_STACK_BYTES = 256 << 10,
     /* _PyInterpreterFrame.owner (Include/internal/pycore_frame.h 3.11) */
     OWNED_BY_GENERATOR = 1,
     OWNED_BY_FRAME_OBJECT = 2,
@@ -30,13 +35,16 @@ struct span {
 struct look {
     struct walk *walk;
     const struct layout *layout;
+    const struct walk_registers *registers;
     uint64_t stack_pointer;
+    struct span state;
     bool attached; /* what the thread's state leads to is alive, and nobody else frees it */
     bool suspect;  /* but this may be no frame at all */
     struct span window;
     /* 3.11+: what is not in use of the data stack's newest chunk, and the chunk that the walk is in. */
-    struct span unused, chunk;
-    uint64_t older_chunk;
+    struct span unused, newest, chunk;
+    uint64_t newest_older, older_chunk;
+    int64_t offset; /* of the instruction of the frame taken last, in its bytecode */
     /* What was found. */
     struct wire_frame *frames;
     uint32_t total;
@@ -96,10 +104,8 @@ static const uint8_t *copy_of(struct look *look, uint64_t address, uint64_t size
     uint8_t *window = look->walk->window;
     if (!holds(look->window, address, size_bytes)) {
         uint64_t mask = PROBE_PAGE_BYTES - 1;
-        /* Frame objects are strewn about; other frames are one beside the other. */
-        bool alone = layout_has(look->layout->thread.frame);
-        struct span wanted = {alone ? address : address & ~mask,
-                              alone ? address + size_bytes : ((address + size_bytes - 1) | mask) + 1};
+        /* Frames lie beside each other, or at least in the same pages. */
+        struct span wanted = {address & ~mask, ((address + size_bytes - 1) | mask) + 1};
         look->window = (struct span){0, 0};
         if (wanted.end <= wanted.start || wanted.end - wanted.start > sizeof look->walk->window ||
             !probe_copy(wanted.start, window, (size_t)(wanted.end - wanted.start)))
@@ -260,7 +266,7 @@ static bool take_frame(struct look *look, const struct head *head) {
     if (code == NULL)
         return false;
     uint64_t start = bytecode_start(look, code, head->tlbc_index);
-    int64_t offset = (int64_t)(head->instruction - start);
+    int64_t offset = look->offset = (int64_t)(head->instruction - start);
     /* One unit before the first is where a frame stands that has not begun (3.11, 3.12). */
     if (start == 0 || offset < -CODE_UNIT_BYTES || offset > (int64_t)code->bytecode_bytes)
         return false;
@@ -270,43 +276,57 @@ static bool take_frame(struct look *look, const struct head *head) {
     return true;
 }
 
-/* Where a stack begins, and how far that can be believed. */
+static void begin_anew(struct look *look) {
+    look->total = 0;
+    look->native_pending = look->new_codes = look->cut = false;
+    look->code_unit = 0;
+    look->suspect = true;
+    look->chunk = look->newest;
+    look->older_chunk = look->newest_older;
+}
+
+/* Where a stack begins, and what that can be held against. */
 struct beginning {
     uint64_t frame;
-    /* 3.11, 3.12: the C frame that says so, and the innermost frame of the one outside of it; 0: there is none. */
+    /* 3.11, 3.12: the C frame that names it, and the innermost frame of the next one outside; 0: there is none. */
     uint64_t cframe, outer_frame;
 };
 
-/* 3.11 and 3.12: the evaluation loop publishes its _PyCFrame before it has filled it in, so that an innermost frame of
- * another time may be found there (the prologue of _PyEval_EvalFrameDefault, Python/ceval.c). It is the one if its
- * entry frame is in the same C frame and leads to the innermost frame of the next evaluation loop outside. */
+/* How a walk went. */
+struct way {
+    uint32_t hops;
+    bool begun; /* the innermost frame is one that executes Python code and has done so */
+};
+
+/* 3.11 and 3.12: whether the entry frame is that of the evaluation loop whose _PyCFrame the walk began with. */
 static bool is_right_entry(const struct look *look, const struct beginning *from, const struct head *entry) {
-    if (from->cframe == 0)
-        return true;
     if (!layout_has(look->layout->frame.is_entry) &&
         entry->address - from->cframe + MAX_C_FRAME_BYTES >= 2 * MAX_C_FRAME_BYTES)
         return false;
     return entry->previous == from->outer_frame;
 }
 
-static bool walk_interpreter_frames(struct look *look, const struct beginning *from) {
+static bool walk_interpreter_frames(struct look *look, const struct beginning *from, struct way *way) {
     const struct layout *layout = look->layout;
     uint64_t left_behind = 0, address = from->frame;
     bool entered = true; /* the frame before was the entry from C */
     bool checked = from->cframe == 0;
-    look->suspect = true;
-    for (uint32_t hops = 0; address != 0; hops++) {
+    *way = (struct way){.begun = true};
+    begin_anew(look);
+    for (; address != 0; way->hops++) {
         struct head head;
-        if (hops == MAX_HOPS) {
+        if (way->hops == MAX_HOPS) {
             look->cut = true;
             return checked;
         }
-        if (!read_head(look, address, &head) || is_circular(address, hops, &left_behind))
+        if (!read_head(look, address, &head) || is_circular(address, way->hops, &left_behind))
             return false;
         bool boundary = head.owner >= layout->first_boundary_owner;
         entered = boundary || head.is_entry;
         if (!boundary && !take_frame(look, &head))
             return false;
+        if (way->hops == 0)
+            way->begun = !boundary && look->offset >= 0 && !is_popped(look, &head);
         look->native_pending |= entered;
         if (entered && !checked && !is_right_entry(look, from, &head))
             return false;
@@ -324,66 +344,149 @@ static void find_chunks(struct look *look, const uint8_t *state) {
     if (!look->attached)
         return;
     enter_chunk(look, load_u64(chunk));
+    look->newest = look->chunk;
+    look->newest_older = look->older_chunk;
     uint64_t top = load_u64(chunk + WORD_BYTES);
     if (holds(look->chunk, top, 0))
         look->unused = (struct span){top, look->chunk.end};
 }
 
-static void begin_anew(struct look *look) {
-    look->total = 0;
-    look->native_pending = look->new_codes = look->cut = false;
-    look->code_unit = 0;
-}
-
-static bool find_beginning(struct look *look, const uint8_t *state, struct beginning *from) {
-    const struct layout *layout = look->layout;
-    if (!layout_has(layout->thread.cframe)) {
-        from->frame = load_u64(state + layout->thread.current_frame);
-        return true;
-    }
-    /* struct _PyCFrame { …; current_frame; previous } (Include/cpython/pystate.h 3.11, 3.12) */
-    layout_offset current = layout->cframe.current_frame;
-    from->cframe = load_u64(state + layout->thread.cframe);
-    const uint8_t *cframe = bytes_at(look, from->cframe, current + 2 * WORD_BYTES);
-    if (cframe == NULL)
+/* struct _PyCFrame { …; current_frame; previous } (Include/cpython/pystate.h 3.11, 3.12). The outermost one is in the
+ * thread's state. */
+static bool read_cframe(struct look *look, uint64_t cframe, struct beginning *from) {
+    layout_offset current = look->layout->cframe.current_frame;
+    from->cframe = cframe;
+    const uint8_t *bytes = bytes_at(look, cframe, current + 2 * WORD_BYTES);
+    if (bytes == NULL)
         return false;
-    from->frame = load_u64(cframe + current);
-    uint64_t outer = load_u64(cframe + current + WORD_BYTES);
-    if (outer == 0) {
+    from->frame = load_u64(bytes + current);
+    uint64_t outer = load_u64(bytes + current + WORD_BYTES);
+    if (holds(look->state, cframe, 1)) {
         from->cframe = 0;
         return true;
     }
-    cframe = bytes_at(look, outer, current + WORD_BYTES);
-    if (cframe == NULL)
+    if (outer <= cframe && !holds(look->state, outer, 1))
         return false;
-    from->outer_frame = load_u64(cframe + current);
+    bytes = bytes_at(look, outer, current + WORD_BYTES);
+    if (bytes == NULL)
+        return false;
+    from->outer_frame = load_u64(bytes + current);
     return true;
+}
+
+/* The longest chain so far of those that lead to where this stack must end. */
+struct longest {
+    struct beginning from;
+    uint32_t hops;
+};
+
+static void consider(struct look *look, const struct beginning *from, uint64_t frame, struct longest *longest) {
+    struct beginning candidate = *from;
+    struct way way;
+    struct head head;
+    candidate.frame = frame;
+    begin_anew(look);
+    /* A caller lies below the frames that it calls. */
+    uint64_t limit = holds(look->newest, from->frame, 1) ? from->frame : look->unused.start;
+    if (frame == 0 || frame == from->frame || (holds(look->newest, frame, 1) && frame >= limit) ||
+        !read_head(look, frame, &head) || head.owner > OWNED_BY_GENERATOR)
+        return;
+    if (walk_interpreter_frames(look, &candidate, &way) && way.begun && way.hops > longest->hops)
+        *longest = (struct longest){candidate, way.hops};
+}
+
+/* A frame is published before it leads to its caller, and one that leaves is published for a moment after it does no
+ * longer (3.11, 3.12, as compiled); or its memory is gone already (all, when a chunk's first frame becomes a
+ * generator's). But the caller's address is about to be used: it is in a register or among the words on top of the C
+ * stack. All that lead on to the end are on the stack (a suspended generator leads nowhere), so the innermost is the
+ * one with the longest way. */
+static void consider_registers(struct look *look, const struct beginning *from, struct longest *longest) {
+    for (size_t i = 0; i < look->registers->count; i++)
+        consider(look, from, look->registers->values[i], longest);
+    uint64_t end = look->stack_pointer + STACK_WORDS * WORD_BYTES;
+    if (look->walk->c_stack_end != 0 && end > look->walk->c_stack_end)
+        end = look->walk->c_stack_end;
+    for (uint64_t at = look->stack_pointer & ~(uint64_t)(WORD_BYTES - 1); at + WORD_BYTES <= end; at += WORD_BYTES) {
+        look->suspect = true;
+        const uint8_t *bytes = bytes_at(look, at, WORD_BYTES);
+        if (bytes == NULL)
+            return;
+        uint64_t word = load_u64(bytes);
+        /* Others were in registers before they came here, or are no thread's frames. */
+        if (holds(look->newest, word, 1))
+            consider(look, from, word, longest);
+    }
+}
+
+/* The evaluation loop publishes its _PyCFrame before it fills it in (the prologue of _PyEval_EvalFrameDefault,
+ * Python/ceval.c 3.11, 3.12). Until then, what its caller was in is only known to the C stack: the next _PyCFrame on
+ * it. What is left over there of others that have ended leads nowhere, or not as far. */
+static void find_outer_cframe(struct look *look, uint64_t cframe, struct longest *longest) {
+    uint64_t end = look->walk->c_stack_end != 0 ? look->walk->c_stack_end : cframe + MAX_C_STACK_BYTES;
+    if (end - cframe > MAX_C_STACK_BYTES)
+        end = cframe + MAX_C_STACK_BYTES;
+    layout_offset previous = look->layout->cframe.current_frame + WORD_BYTES;
+    for (uint64_t at = cframe + WORD_BYTES; at + previous + WORD_BYTES <= end; at += WORD_BYTES) {
+        struct beginning from = {0};
+        struct way way;
+        begin_anew(look);
+        const uint8_t *bytes = bytes_at(look, at, previous + WORD_BYTES);
+        if (bytes == NULL)
+            return;
+        uint64_t outer = load_u64(bytes + previous);
+        if ((outer <= at || outer >= end) && !holds(look->state, outer, 1))
+            continue;
+        if (read_cframe(look, at, &from) && walk_interpreter_frames(look, &from, &way) && way.begun &&
+            way.hops > longest->hops)
+            *longest = (struct longest){from, way.hops};
+    }
+}
+
+static bool may_be_entering(const struct look *look) {
+    return look->registers->program_counter - look->walk->python->eval < PROLOGUE_BYTES;
+}
+
+/* The innermost frame is not (yet, any longer) the end of a chain that holds; or it is, but has not begun, so that it
+ * may have been another's. */
+static bool recover(struct look *look, const struct beginning *from, uint64_t cframe, const struct way *way,
+                    bool held) {
+    struct longest longest = {*from, held ? way->hops - !way->begun : 0};
+    struct way found;
+    if (!look->attached)
+        return held && walk_interpreter_frames(look, from, &found);
+    if (cframe == 0 || from->cframe != 0)
+        consider_registers(look, from, &longest);
+    if (cframe != 0 && (may_be_entering(look) || longest.hops == 0))
+        find_outer_cframe(look, cframe, &longest);
+    return (held || longest.hops > 0) && walk_interpreter_frames(look, &longest.from, &found);
 }
 
 static bool walk_state(struct look *look, uint64_t state) {
     const struct layout *layout = look->layout;
     struct beginning from = {0};
+    struct way way = {0};
     const uint8_t *bytes = bytes_at(look, state, layout->thread.size);
     if (bytes == NULL)
         return false;
+    look->state = (struct span){state, state + layout->thread.size};
     if (layout_has(layout->thread.frame)) {
         look->suspect = true;
         return walk_frame_objects(look, load_u64(bytes + layout->thread.frame));
     }
     find_chunks(look, bytes);
-    struct span chunk = look->chunk;
-    uint64_t older_chunk = look->older_chunk;
-    if (!find_beginning(look, bytes, &from))
-        return false;
-    if (walk_interpreter_frames(look, &from))
+    uint64_t cframe = layout_has(layout->thread.cframe) ? load_u64(bytes + layout->thread.cframe) : 0;
+    bool read = true;
+    if (cframe != 0)
+        read = read_cframe(look, cframe, &from);
+    else
+        from.frame = load_u64(bytes + layout->thread.current_frame);
+    bool held = read && walk_interpreter_frames(look, &from, &way);
+    /* Later versions publish nothing that is not complete. */
+    if (held && (cframe == 0 || (way.begun && !may_be_entering(look))))
         return true;
-    if (from.cframe == 0)
-        return false;
-    /* The innermost evaluation loop is only being entered. */
-    begin_anew(look);
-    look->chunk = chunk;
-    look->older_chunk = older_chunk;
-    return walk_interpreter_frames(look, &(struct beginning){.frame = from.outer_frame});
+    if (!read)
+        from = (struct beginning){0};
+    return recover(look, &from, cframe, &way, held);
 }
 
 static void reverse(struct wire_frame *frames, uint32_t first, uint32_t end) {
@@ -412,11 +515,12 @@ static uint32_t arrange(struct look *look) {
     return WIRE_SAMPLE_MAX_FRAMES;
 }
 
-void walk_frames(struct walk *walk, uint64_t stack_pointer, struct walk_stack *stack) {
+void walk_frames(struct walk *walk, const struct walk_registers *registers, struct walk_stack *stack) {
     struct agent_thread_state state = agent_python_own_state(walk->python);
     struct look look = {.walk = walk,
                         .layout = &walk->python->layout,
-                        .stack_pointer = stack_pointer,
+                        .registers = registers,
+                        .stack_pointer = registers->stack_pointer,
                         .attached = state.attached,
                         .frames = walk->frames[1 - walk->last]};
     *stack = (struct walk_stack){.frames = look.frames};

@@ -36,8 +36,15 @@ struct walk_stack {
     bool new_codes;     /* some of the frames' code objects do not stand in the ring yet */
 };
 
-/* This thread's stack. `stack_pointer` is what the interrupted code had in that register. */
-void walk_frames(struct walk *walk, uint64_t stack_pointer, struct walk_stack *stack);
+/* What the interrupted code had in its registers. */
+struct walk_registers {
+    uint64_t program_counter, stack_pointer;
+    const uint64_t *values; /* all general ones, in any order */
+    size_t count;
+};
+
+/* This thread's stack. */
+void walk_frames(struct walk *walk, const struct walk_registers *registers, struct walk_stack *stack);
 
 /* Writes the code objects that the stack needs and the ring lacks, each visible at once, and then sets stack->kept.
  * False when one did not fit: then this stack cannot be written. */

@@ -52,9 +52,12 @@ void cli_ignore_write_signals(void);
 /* The commands. Each gets its own arguments, argv[0] being its name, and returns the exit status. */
 int command_attach(int argc, char **argv);
 int command_diff(int argc, char **argv);
+int command_doctor(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_merge(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_run(int argc, char **argv);
+int command_start(int argc, char **argv);
+int command_stop(int argc, char **argv);
 
 #endif

@@ -11,16 +11,18 @@ static const char help[] = "strobe shows what a running Python program does, and
                            "  run SCRIPT.py      runs a program and samples it, then reports; also with\n"
                            "                     -m MODULE, -c CODE or -- COMMAND\n"
                            "  attach PID         samples a running process, then reports\n"
+                           "  start|stop PID     samples a program that 'run' has started, or pauses that\n"
                            "  report CAPTURE     any report from what was captured\n"
                            "  diff BEFORE AFTER  compares two captures\n"
                            "  merge A B -o OUT   adds captures up into one\n"
+                           "  doctor [PID]       what works on this machine, and how to get what does not\n"
                            "\n"
                            "  --help       this text; 'strobe COMMAND --help' has every option\n"
                            "  --version    the version of strobe\n"
                            "\n"
-                           "CPython 3.8 to 3.15 on Linux, with the GIL or free-threaded. Nothing is loaded\n"
-                           "into the program or written to it. Another user's process is read as root, or\n"
-                           "with CAP_SYS_PTRACE.\n"
+                           "CPython 3.8 to 3.15 on Linux, with the GIL or free-threaded. Only 'run' loads\n"
+                           "anything into the program (unless --no-agent). Another user's process is read\n"
+                           "as root, or with CAP_SYS_PTRACE.\n"
                            "\n"
                            "Exit status: 0 done; 1 strobe failed; 2 wrong usage; 3 no such process;\n"
                            "4 no permission; 5 not a Python that strobe knows; 6 a damaged file.\n";
@@ -29,8 +31,8 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"attach", command_attach}, {"diff", command_diff},     {"dump", command_dump},
-    {"merge", command_merge},   {"report", command_report},
+    {"attach", command_attach}, {"diff", command_diff},   {"dump", command_dump}, {"merge", command_merge},
+    {"report", command_report}, {"start", command_start}, {"stop", command_stop}, {"doctor", command_doctor},
 };
 
 int main(int argc, char **argv) {

@@ -1,6 +1,7 @@
 #include "cli/recorder.h"
 
 #include "cli/cli.h"
+#include "cli/progress.h"
 
 #include "base/clock.h"
 #include "base/map.h"
@@ -39,6 +40,7 @@ struct recorder {
     char news[80];        /* to be said to the user when there is a sample to prove it */
     struct recorded_process *processes;
     size_t process_count;
+    struct progress progress;
     bool told[CAPTURE_MEASURES]; /* of these parts there was an event */
 };
 
@@ -95,10 +97,11 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
     if (recorder->known_count > process->number && recorder->options.announcement != NULL)
         (void)snprintf(recorder->news, sizeof recorder->news, "process %d runs Python %u.%u now", (int)process->pid,
                        process->version >> 24, process->version >> 16 & 0xff);
-    if (recorder->known_count <= process->number)
+    if (recorder->known_count <= process->number) {
         recorder->known_count = process->number + 1;
-    TRY(add_process(recorder, process));
-    return STATUS_OK;
+        recorder->progress.processes++;
+    }
+    return add_process(recorder, process);
 }
 
 static enum status process_ended(struct sample_sink *sink, struct sampled_process *process,
@@ -106,6 +109,7 @@ static enum status process_ended(struct sample_sink *sink, struct sampled_proces
     struct recorder *recorder = recorder_of(sink);
     struct capture_counters record = {counters->taken, counters->missed, counters->inconsistent, counters->errors};
     map_release(&recorder->processes[process->number].frames);
+    recorder->progress.processes--;
     TRY(capture_write_counters(recorder->writer, process->number, &record));
     uint64_t end_ns = process->end_ns != 0 ? process->end_ns : clock_monotonic_ns();
     return capture_end_process(recorder->writer, process->number, end_ns, -1);
@@ -121,6 +125,7 @@ static enum status thread_started(struct sample_sink *sink, struct sampled_threa
     if (recorded == NULL)
         return STATUS_FAILED;
     thread->receiver = recorded;
+    recorder_of(sink)->progress.threads++;
     struct capture_thread record = thread_record(thread);
     return capture_add_thread(recorder_of(sink)->writer, &record, &recorded->id);
 }
@@ -141,6 +146,7 @@ static enum status thread_ended(struct sample_sink *sink, struct sampled_thread 
         free(recorded->stacks[i].ids);
     free(recorded);
     thread->receiver = NULL;
+    recorder->progress.threads--;
     return status;
 }
 
@@ -287,8 +293,10 @@ static enum status add_native_frame(struct recorder *recorder, const struct samp
 /* Once there is a sample; or, when there is none to be had (of a process that does not run, by its CPU
  * time), soon. */
 static void announce(struct recorder *recorder) {
-    if (recorder->news[0] != '\0')
+    if (recorder->news[0] != '\0') {
+        progress_clear(&recorder->progress);
         cli_say("%s", recorder->news);
+    }
     recorder->news[0] = '\0';
 }
 
@@ -348,6 +356,7 @@ static enum status take_sample(struct sample_sink *sink, const struct sample *sa
     uint32_t id = 0;
     TRY(charged_stack(recorder, stack, sample, &id));
     announce(recorder);
+    recorder->progress.samples++;
     if (sample->clock != SAMPLE_CLOCK_WALL)
         TRY(write_parts(recorder, sample, thread->id, id));
     if (sample->clock == SAMPLE_CLOCK_WAIT)
@@ -362,6 +371,7 @@ static enum status idle(struct sample_sink *sink, uint64_t now_ns) {
     struct recorder *recorder = recorder_of(sink);
     if (recorder->idle_count++ > 0)
         announce(recorder);
+    progress_show(&recorder->progress, now_ns);
     return capture_writer_flush(recorder_of(sink)->writer, now_ns);
 }
 
@@ -378,6 +388,7 @@ struct recorder *recorder_new(struct capture_writer *writer, const struct record
                                           thread_ended,    take_sample,   idle,           code_forgotten};
     recorder->writer = writer;
     recorder->options = *options;
+    progress_start(&recorder->progress, options->progress);
     if (options->announcement != NULL)
         (void)snprintf(recorder->news, sizeof recorder->news, "%s", options->announcement);
     recorder->epoch = capture_writer_epoch(writer);
@@ -391,6 +402,7 @@ struct sample_sink *recorder_sink(struct recorder *recorder) {
 void recorder_free(struct recorder *recorder) {
     if (recorder == NULL)
         return;
+    progress_clear(&recorder->progress);
     for (size_t i = 0; i < recorder->process_count; i++)
         map_release(&recorder->processes[i].frames);
     free(recorder->processes);

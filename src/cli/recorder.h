@@ -12,6 +12,7 @@ struct recorder_options {
     double rate_hz;
     enum capture_mode mode;
     enum capture_origin origin;
+    bool progress;            /* say on a terminal what is going on */
     const char *announcement; /* said to the user when sampling has begun; NULL: nothing */
 };
 

@@ -169,6 +169,7 @@ enum status sampling_record(struct sampling *sampling, const volatile sig_atomic
     const struct sampler_options *options = &sampling->options->sampler;
     struct recorder_options how = {sampling->rate_hz > 0 ? sampling->rate_hz : options->rate_hz,
                                    modes[options->target.mode], sampling->origin,
+                                   sampling->options->progress && !sampling->options->quiet,
                                    sampling->options->quiet ? NULL : sampling->announcement};
     struct capture_writer_options writing = {.tick_ns = capture_tick_ns(how.rate_hz), .in_background = true};
     struct capture_writer *writer = NULL;

@@ -2,7 +2,7 @@
 
 #include "cpython/copy.h"
 #include "cpython/long.h"
-#include "cpython/string.h"
+#include "cpython/str.h"
 #include "cpython/type.h"
 
 #include <inttypes.h>

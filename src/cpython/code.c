@@ -1,7 +1,7 @@
 #include "cpython/code.h"
 
 #include "base/bytes.h"
-#include "cpython/string.h"
+#include "cpython/str.h"
 
 #include <stdlib.h>
 #include <string.h>

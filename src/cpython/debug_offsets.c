@@ -11,7 +11,6 @@
 #define COOKIE "xdebugpy"
 enum {
     OLDEST_MINOR = 13,
-    NEWEST_MINOR = 15,
     PREAMBLE_BYTES = 24, /* cookie, version, free_threaded */
     HEADER_BYTES = 16,   /* sizeof(PyObject); what the table says of it is checked in debug_offsets_derive.c */
     FREE_THREADED_HEADER_BYTES = 32,
@@ -325,7 +324,7 @@ enum status debug_offsets_decode(const void *table, size_t size_bytes, struct la
     struct reader reader = {.bytes = table, .size_bytes = size_bytes};
     TRY(read_header(&reader, &decoded.layout, error));
     int minor = layout_minor(&decoded.layout);
-    decoded.layout.newer_than_known = minor > NEWEST_MINOR;
+    decoded.layout.newer_than_known = minor > LAYOUT_NEWEST_MINOR;
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
         if (columns[i].since <= minor)
             TRY(read_column(&reader, i, &decoded, error));

@@ -2,7 +2,7 @@
 
 #include "base/bytes.h"
 #include "cpython/copy.h"
-#include "cpython/string.h"
+#include "cpython/str.h"
 #include "cpython/type.h"
 
 enum {

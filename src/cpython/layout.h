@@ -296,6 +296,9 @@ struct layout_llist {
     layout_offset prev;
 };
 
+/* The versions whose layouts are known: 3.8 to 3.15. */
+enum { LAYOUT_OLDEST_MINOR = 8, LAYOUT_NEWEST_MINOR = 15 };
+
 struct layout {
     uint32_t version; /* PY_VERSION_HEX; of a table for <= 3.12, the version its headers came from */
     bool free_threaded;

@@ -2,7 +2,7 @@
 
 #include "base/bytes.h"
 #include "cpython/dict.h"
-#include "cpython/string.h"
+#include "cpython/str.h"
 #include "cpython/type.h"
 
 #include <stdlib.h>

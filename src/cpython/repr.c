@@ -1,7 +1,7 @@
 #include "cpython/repr.h"
 
 #include "cpython/repr_parts.h"
-#include "cpython/string.h"
+#include "cpython/str.h"
 
 #include <stdio.h>
 #include <string.h>

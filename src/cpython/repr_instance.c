@@ -3,7 +3,7 @@
 #include "base/bytes.h"
 #include "cpython/copy.h"
 #include "cpython/dict.h"
-#include "cpython/string.h"
+#include "cpython/str.h"
 
 #include <string.h>
 

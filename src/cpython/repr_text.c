@@ -3,7 +3,7 @@
 #include "base/bytes.h"
 #include "cpython/copy.h"
 #include "cpython/printable.h"
-#include "cpython/string.h"
+#include "cpython/str.h"
 
 enum { CHUNK = 256, QUOTES_SOUGHT = 4096 };
 

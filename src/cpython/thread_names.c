@@ -2,7 +2,7 @@
 
 #include "cpython/dict.h"
 #include "cpython/long.h"
-#include "cpython/string.h"
+#include "cpython/str.h"
 
 #include <stdlib.h>
 

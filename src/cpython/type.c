@@ -1,7 +1,7 @@
 #include "cpython/type.h"
 
 #include "cpython/copy.h"
-#include "cpython/string.h"
+#include "cpython/str.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* One page that opens without a network: src/web has its text, style and scripts; this puts the profile in. What the
  * data looks like is said in src/web/model.js. */
+#include "base/json_stream.h"
 #include "base/text.h"
 #include "export/export.h"
 #include "export/functions.h"
-#include "base/json_stream.h"
 #include "export/names.h"
 #include "export/selection.h"
 #include "web/page.h"
@@ -216,7 +216,17 @@ static enum status put_threads(struct writer *writer) {
         TRY(name_append_thread(&writer->text, profile, i));
         json_stream_open(json, '{');
         json_stream_key_text(json, "name", buffer_text(&writer->text));
-        json_stream_key_integer(json, "pid", profile->processes[profile->threads[i].process].pid);
+        json_stream_key_integer(json, "process", profile->threads[i].process);
+        json_stream_close(json, '}');
+    }
+    json_stream_close(json, ']');
+    json_stream_open_key(json, "processes", '[');
+    for (size_t i = 0; i < profile->process_count; i++) {
+        buffer_clear(&writer->text);
+        TRY(name_append_command(&writer->text, &profile->processes[i]));
+        json_stream_open(json, '{');
+        json_stream_key_text(json, "command", buffer_text(&writer->text));
+        json_stream_key_integer(json, "pid", profile->processes[i].pid);
         json_stream_close(json, '}');
     }
     json_stream_close(json, ']');
@@ -353,6 +363,14 @@ static enum status put_marked_source(struct writer *writer, uint32_t file, const
     return status;
 }
 
+/* A library's file is no text. */
+static bool has_python(const struct profile *profile, const uint32_t *frames, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (profile->frames[frames[i]].kind == CAPTURE_FRAME_PYTHON)
+            return true;
+    return false;
+}
+
 /* Frames by their file (a counting sort), then each file's source. */
 static enum status put_sorted_sources(struct writer *writer, size_t *starts, uint32_t *frames) {
     const struct profile *profile = writer->profile;
@@ -370,6 +388,7 @@ static enum status put_sorted_sources(struct writer *writer, size_t *starts, uin
         size_t size_bytes;
         const struct export_options *options = writer->options;
         if (options == NULL || options->source == NULL || writer->files.paths[i][0] == '\0' ||
+            !has_python(profile, frames + starts[i], starts[i + 1] - starts[i]) ||
             options->source(options->source_context, writer->files.paths[i], 1, &text, &size_bytes) != STATUS_OK)
             continue;
         TRY(put_marked_source(writer, (uint32_t)i, frames + starts[i], starts[i + 1] - starts[i]));

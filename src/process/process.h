@@ -25,6 +25,9 @@ pid_t process_own_pid(const struct process *process);
 /* Whether it still lives (not a zombie, and the same process as at process_open). */
 bool process_alive(const struct process *process);
 
+/* The process that traces it already (a debugger), so that it cannot be paused; 0: none. */
+pid_t process_tracer(const struct process *process);
+
 /* How often the process was found to have become another program (exec) by reading its memory; what was known of its
  * memory before is void. Not noticed where /proc/PID/mem is not to be had. */
 unsigned process_exec_count(const struct process *process);
@@ -38,6 +41,10 @@ char **process_command(struct process *process);
 
 /* Makes process_command read it again: after an exec. What it returned before is no longer valid. */
 void process_forget_command(struct process *process);
+
+/* The value of an environment variable as it was when the program began. STATUS_NOT_FOUND when it has none. The caller
+ * frees it. */
+enum status process_read_variable(struct process *process, const char *name, char **value) MUST_USE;
 
 /* Whether it shares its memory with the process `other`: a child made by vfork is its parent, in all that can be read,
  * until it execs. False where the kernel does not say. */

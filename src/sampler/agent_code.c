@@ -1,6 +1,6 @@
 #include "sampler/agent_code.h"
 
-#include "cpython/string.h"
+#include "cpython/str.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -311,11 +311,11 @@ enum status report_put_files(struct report_writer *writer) {
             status = put_file(writer, &files[i]);
         } else {
             rest += files[i].self;
-            rest_count++;
+            rest_count += files[i].self > 0;
         }
     }
     free(files);
-    if (status != STATUS_OK || rest_count == 0)
+    if (status != STATUS_OK || rest == 0)
         return status;
     putc('\n', writer->stream);
     return report_put_rest(writer, rest, rest_count, "file");

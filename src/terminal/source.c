@@ -121,8 +121,10 @@ static enum status find_file(struct source_cache *cache, const char *path, struc
 enum status source_line(struct source_cache *cache, const char *path, int32_t number, const char **text,
                         size_t *size_bytes) {
     struct source_file *file = NULL;
+    if (number < 1)
+        return STATUS_NOT_FOUND;
     TRY(find_file(cache, path, &file));
-    if (number < 1 || (size_t)number > file->line_count)
+    if ((size_t)number > file->line_count)
         return STATUS_NOT_FOUND;
     size_t start = file->line_starts[number - 1];
     size_t end = file->line_starts[number] - 1;

@@ -8,9 +8,8 @@ enum {
     MAX_CALLEES = 1 << 16,
     FIRST_CAPACITY = 64,
     SITES = 8,
-    /* What was seen so many times less often than something else was not seen. */
-    RATIO = 10,
-    /* What was seen so often for certain is so. */
+    KINDS = CALL_CERTAIN + 1,
+    /* What is certain and was seen so often is so. */
     SETTLED = 3,
     MAX_WEIGHT = 1 << 20,
     CODE_UNIT_BYTES = 2,
@@ -18,17 +17,17 @@ enum {
     LAZY_QUESTIONS = 16,
 };
 
+/* Of each kind of evidence: what was seen so many times less often than something else was not seen. */
+static const uint32_t ratios[KINDS] = {[CALL_LIKELY] = 4, [CALL_COPIED] = 4, [CALL_CERTAIN] = 16};
+
 /* Where one code calls another, and how often that was seen. */
 struct site_set {
-    int32_t instruction_bytes[SITES];
-    uint32_t certain[SITES];
-    uint32_t likely[SITES];
+    struct site {
+        int32_t instruction_bytes;
+        uint32_t weights[KINDS]; /* all 0: free */
+    } sites[SITES];
     uint32_t asked;
 };
-
-static bool is_used(const struct site_set *set, size_t index) {
-    return set->certain[index] > 0 || set->likely[index] > 0;
-}
 
 /* Instead of a callee's serial: it calls now this, now that. */
 static const uint64_t SEVERAL = 0;
@@ -78,23 +77,27 @@ static enum status add_set(struct call_sites *sites, const struct code *caller, 
     return STATUS_OK;
 }
 
+/* Whether one site is worth less than another. */
+static bool is_less(const struct site *site, const struct site *other) {
+    for (size_t kind = KINDS; kind-- > 0;)
+        if (site->weights[kind] != other->weights[kind])
+            return site->weights[kind] < other->weights[kind];
+    return false;
+}
+
 static void note_in_set(struct site_set *set, int32_t instruction_bytes, enum call_evidence evidence) {
-    size_t place = 0;
-    while (place < SITES && (!is_used(set, place) || set->instruction_bytes[place] != instruction_bytes))
-        place++;
-    if (place == SITES) {
-        place = 0;
-        for (size_t i = 1; i < SITES; i++)
-            if (set->certain[i] < set->certain[place] ||
-                (set->certain[i] == set->certain[place] && set->likely[i] < set->likely[place]))
-                place = i;
-        if (set->certain[place] > 0 && evidence != CALL_CERTAIN)
-            return;
-        set->instruction_bytes[place] = instruction_bytes;
-        set->certain[place] = set->likely[place] = 0;
+    struct site *site = NULL, *least = &set->sites[0];
+    for (size_t i = 0; i < SITES; i++) {
+        if (set->sites[i].instruction_bytes == instruction_bytes)
+            site = &set->sites[i];
+        if (is_less(&set->sites[i], least))
+            least = &set->sites[i];
     }
-    uint32_t *weight = evidence == CALL_CERTAIN ? &set->certain[place] : &set->likely[place];
-    *weight += *weight < MAX_WEIGHT;
+    if (site == NULL) {
+        site = least;
+        *site = (struct site){.instruction_bytes = instruction_bytes};
+    }
+    site->weights[evidence] += site->weights[evidence] < MAX_WEIGHT;
 }
 
 /* Whether it is certain that something else, and only that, is called from there. */
@@ -119,7 +122,7 @@ enum status call_sites_note(struct call_sites *sites, const struct code *caller,
                             const struct code *callee, enum call_evidence evidence) {
     if (evidence == CALL_CERTAIN)
         TRY(note_callee(sites, caller, instruction_bytes, callee));
-    else if (excludes(sites, caller, instruction_bytes, callee))
+    else if (evidence == CALL_LIKELY && excludes(sites, caller, instruction_bytes, callee))
         return STATUS_OK;
     struct site_set *set = find_set(sites, caller, callee);
     if (set == NULL)
@@ -128,24 +131,30 @@ enum status call_sites_note(struct call_sites *sites, const struct code *caller,
     return STATUS_OK;
 }
 
-static bool has_certain(const struct site_set *set) {
-    for (size_t i = 0; i < SITES; i++)
-        if (set->certain[i] > 0)
-            return true;
-    return false;
-}
-
-/* How often a site has been seen, of those that count: the certain ones if there are any. */
-static uint32_t weight_of(const struct site_set *set, size_t index) {
-    return has_certain(set) ? set->certain[index] : set->likely[index];
+/* The best kind of evidence that there is, and the most that a site has of it. */
+static enum call_evidence best_kind(const struct site_set *set, uint32_t *most) {
+    *most = 0;
+    for (size_t kind = KINDS; kind-- > 0;) {
+        for (size_t i = 0; i < SITES; i++)
+            *most = set->sites[i].weights[kind] > *most ? set->sites[i].weights[kind] : *most;
+        if (*most > 0)
+            return (enum call_evidence)kind;
+    }
+    return CALL_LIKELY;
 }
 
 bool call_sites_knows(const struct call_sites *sites, const struct code *caller, int32_t instruction_bytes,
                       const struct code *callee) {
     const struct site_set *set = find_set(sites, caller, callee);
-    for (size_t i = 0; set != NULL && i < SITES; i++)
-        if (set->certain[i] >= SETTLED && set->instruction_bytes[i] == instruction_bytes)
+    uint32_t most = 0;
+    if (set == NULL || best_kind(set, &most) != CALL_CERTAIN)
+        return false;
+    for (size_t i = 0; i < SITES; i++) {
+        uint32_t weight = set->sites[i].weights[CALL_CERTAIN];
+        if (weight >= SETTLED && weight >= most / ratios[CALL_CERTAIN] &&
+            set->sites[i].instruction_bytes == instruction_bytes)
             return true;
+    }
     return false;
 }
 
@@ -159,10 +168,10 @@ bool call_sites_asks(struct call_sites *sites, const struct code *caller, const 
 
 bool call_sites_is_settled(const struct call_sites *sites, const struct code *caller, const struct code *callee) {
     const struct site_set *set = find_set(sites, caller, callee);
-    for (size_t i = 0; set != NULL && i < SITES; i++)
-        if (set->certain[i] >= SETTLED)
-            return true;
-    return set != NULL && set->asked >= EAGER_QUESTIONS;
+    uint32_t most = 0;
+    if (set == NULL)
+        return false;
+    return (best_kind(set, &most) == CALL_CERTAIN && most >= SETTLED) || set->asked >= EAGER_QUESTIONS;
 }
 
 /* Of two sites the one from which it more likely came to an instruction: the nearest before it, else (in a loop) the
@@ -176,13 +185,13 @@ static bool is_nearer(int32_t site, int32_t other, int32_t instruction_bytes) {
 static int32_t choose_in_set(const struct call_sites *sites, const struct site_set *set, const struct code *caller,
                              const struct code *callee, int32_t instruction_bytes) {
     uint32_t most = 0;
+    enum call_evidence kind = best_kind(set, &most);
     int32_t chosen = -1;
-    for (size_t i = 0; i < SITES; i++)
-        most = weight_of(set, i) > most ? weight_of(set, i) : most;
     for (size_t i = 0; i < SITES; i++) {
-        int32_t site = set->instruction_bytes[i];
-        uint32_t weight = weight_of(set, i);
-        if (weight == 0 || weight < most / RATIO || (set->certain[i] == 0 && excludes(sites, caller, site, callee)))
+        int32_t site = set->sites[i].instruction_bytes;
+        uint32_t weight = set->sites[i].weights[kind];
+        if (weight == 0 || weight < most / ratios[kind] ||
+            (kind == CALL_LIKELY && excludes(sites, caller, site, callee)))
             continue;
         if (chosen < 0 || is_nearer(site, chosen, instruction_bytes))
             chosen = site;

@@ -7,7 +7,8 @@
 
 enum call_evidence {
     CALL_LIKELY,  /* the caller stood there about when the callee ran: wrong when everything changed between */
-    CALL_CERTAIN, /* the caller's own value stack said so: wrong once in a great while */
+    CALL_COPIED,  /* the caller's own value stack said so in a copy: wrong when it went on while that was made */
+    CALL_CERTAIN, /* it did, and stood there still after the copy: wrong once in a great while */
 };
 
 /* Zero-initialised knows nothing. Fields are private. */

@@ -1,6 +1,7 @@
 #include "unwind/frame_study.h"
 
 #include "base/bytes.h"
+#include "base/clock.h"
 
 #include <string.h>
 
@@ -9,6 +10,7 @@ enum {
     /* Frames with larger ones are not studied. */
     MAX_FRAME_BYTES = 4096,
     MAX_ARGUMENTS = 8,
+    MAX_WAIT_NS = 2000,
 };
 
 /* What the type of an object says of what it runs. */
@@ -96,44 +98,60 @@ static enum status find_callee(struct frame_study *study, const uint8_t *bytes, 
     return code_cache_get(study->codes, code, &call->callee);
 }
 
-/* The frame, as much of it as is in use, and then once more where it stands. */
-static enum status read_frame(struct frame_study *study, remote_addr address, uint8_t bytes[MAX_FRAME_BYTES],
-                              size_t *size_bytes, bool *standing) {
+/* Lets a moment pass, now a shorter, now a longer one. A frame is studied soon after the thread was seen at a certain
+ * place; were it always as soon, then in a program that does the same over and over the copy would be made always at
+ * the same place, too, and that may be one where a copy is wrong. */
+static void dawdle(struct frame_study *study) {
+    study->random = study->random * 1664525 + 1013904223;
+    uint64_t start_ns = clock_monotonic_ns(), wait_ns = (uint64_t)study->random * MAX_WAIT_NS >> 32;
+    while (clock_monotonic_ns() - start_ns < wait_ns)
+        continue;
+}
+
+/* Two copies of a frame, as much of it as is in use. */
+static enum status read_twice(struct frame_study *study, remote_addr address, uint8_t copies[2][MAX_FRAME_BYTES],
+                              size_t *size_bytes) {
     const struct layout *layout = &study->runtime->layout;
-    size_t fixed_bytes = layout->frame_object.f_localsplus, lasti = layout->frame_object.f_lasti;
+    size_t fixed_bytes = layout->frame_object.f_localsplus;
     uint64_t size = 0;
-    uint32_t lasti_after = 0;
     TRY(memory_read_u64(study->runtime->objects, address + layout->object.ob_size, &size));
     if (size > (MAX_FRAME_BYTES - fixed_bytes) / WORD_BYTES)
         return STATUS_NOT_FOUND;
     *size_bytes = fixed_bytes + (size_t)size * WORD_BYTES;
-    const struct memory_piece pieces[] = {{address, bytes, *size_bytes},
-                                          {address + lasti, &lasti_after, sizeof lasti_after}};
-    TRY(memory_read_pieces(study->runtime->live, pieces, 2));
-    *standing = load_u32(bytes + lasti) == lasti_after;
+    const struct memory_piece pieces[] = {{address, copies[0], *size_bytes}, {address, copies[1], *size_bytes}};
+    return memory_read_pieces(study->runtime->live, pieces, 2);
+}
+
+/* Where in a frame's copy the slot is; STATUS_NOT_FOUND when the copy has not all of what belongs to it. */
+static enum status find_slot(const struct layout *layout, remote_addr address, const uint8_t *bytes, size_t size_bytes,
+                             struct callee_slot slot, size_t *start) {
+    uint64_t values = load_u64(bytes + layout->frame_object.f_valuestack) - address;
+    uint64_t from = values + (uint64_t)slot.index * WORD_BYTES;
+    if (slot.kind == CALLEE_SLOT_NONE || values < layout->frame_object.f_localsplus || values > size_bytes ||
+        from + (1 + (uint64_t)slot.argument_count) * WORD_BYTES > size_bytes)
+        return STATUS_NOT_FOUND;
+    *start = (size_t)from;
     return STATUS_OK;
 }
 
 enum status frame_study_call(struct frame_study *study, remote_addr address, struct studied_call *call) {
     const struct layout *layout = &study->runtime->layout;
-    uint8_t bytes[MAX_FRAME_BYTES];
-    size_t size_bytes = 0;
+    const size_t lasti = layout->frame_object.f_lasti;
+    uint8_t copies[2][MAX_FRAME_BYTES];
+    size_t size_bytes = 0, start = 0;
     struct frame frame;
-    TRY(read_frame(study, address, bytes, &size_bytes, &call->standing));
-    TRY(frame_decode(layout, address, bytes, &frame));
+    dawdle(study);
+    TRY(read_twice(study, address, copies, &size_bytes));
+    TRY(frame_decode(layout, address, copies[0], &frame));
     TRY(code_cache_get(study->codes, frame.code, &call->caller));
     if (frame.instruction >= call->caller->bytecode_bytes)
         return STATUS_NOT_FOUND;
     call->previous = frame.previous;
     call->instruction_bytes = (int32_t)frame.instruction;
     struct callee_slot slot = code_cache_callee_slot(study->codes, call->caller, call->instruction_bytes);
-    if (slot.kind == CALLEE_SLOT_NONE)
-        return STATUS_NOT_FOUND;
-    uint64_t start = load_u64(bytes + layout->frame_object.f_valuestack) - address;
-    if (start > size_bytes)
-        return STATUS_NOT_FOUND;
-    start += (uint64_t)slot.index * WORD_BYTES;
-    if (start + (1 + (uint64_t)slot.argument_count) * WORD_BYTES > size_bytes)
-        return STATUS_NOT_FOUND;
-    return find_callee(study, bytes + start, slot, call);
+    TRY(find_slot(layout, address, copies[0], size_bytes, slot, &start));
+    size_t slots_bytes = (1 + (size_t)slot.argument_count) * WORD_BYTES;
+    call->standing = memcmp(copies[0] + lasti, copies[1] + lasti, sizeof(uint32_t)) == 0 &&
+                     memcmp(copies[0] + start, copies[1] + start, slots_bytes) == 0;
+    return find_callee(study, copies[0] + start, slot, call);
 }

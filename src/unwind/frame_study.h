@@ -15,6 +15,7 @@ struct frame_study {
     remote_addr method_type;
     remote_addr generator_type;
     remote_addr coroutine_type;
+    uint32_t random;
 };
 
 struct studied_call {
@@ -23,7 +24,7 @@ struct studied_call {
     remote_addr previous; /* the caller's caller */
     int32_t instruction_bytes;
     bool direct;   /* else it is an argument of what is called, which may call it */
-    bool standing; /* it stood there still when all had been read */
+    bool standing; /* it said the same twice in a row */
 };
 
 /* Reads the frame object at `address`. STATUS_NOT_FOUND: it calls nothing, or nothing that can be told. */

@@ -457,7 +457,7 @@ static enum status study_call(struct linked_tracker *tracker, const struct linke
     if (!call.direct && call.callee != callee)
         return STATUS_OK;
     return call_sites_note(&tracker->sites, call.caller, call.instruction_bytes, call.callee,
-                           call.standing ? CALL_CERTAIN : CALL_LIKELY);
+                           call.standing ? CALL_CERTAIN : CALL_COPIED);
 }
 
 /* Where a caller stood when it called, given where it stands now: *instruction_bytes. */
@@ -505,9 +505,9 @@ static enum status show_all(struct linked_tracker *tracker) {
     for (size_t i = 0; i < tracker->chain_count; i++) {
         struct tracked_frame tracked;
         enum status status = show(tracker, tracker->chain_count - 1 - i, &tracked);
-        const struct tracked_frame *old = &stack->frames[i];
-        if (status == STATUS_OK && same == i && i < stack->count && old->address == tracked.address &&
-            old->code == tracked.code && old->instruction_bytes == tracked.instruction_bytes)
+        const struct tracked_frame *old = same == i && i < stack->count ? &stack->frames[i] : NULL;
+        if (status == STATUS_OK && old != NULL && old->address == tracked.address && old->code == tracked.code &&
+            old->instruction_bytes == tracked.instruction_bytes)
             same++;
         else if (status == STATUS_OK)
             status = tracked_stack_put(stack, i, &tracked);
@@ -557,19 +557,20 @@ static enum status choose_others(struct linked_tracker *tracker, size_t *count) 
         others[place] = index;
     }
     TRY(reserve(&tracker->chain, &tracker->chain_capacity, tracker->chain_count + *count, sizeof tracker->chain[0]));
-    memcpy(tracker->chain + tracker->chain_count, others, *count * sizeof others[0]);
+    if (*count > 0)
+        memcpy(tracker->chain + tracker->chain_count, others, *count * sizeof others[0]);
     return STATUS_OK;
 }
 
 /* Puts into the order, innermost first, the shifty ones of the chain and the others behind it, or the rest. */
 static size_t put_in_order(struct linked_tracker *tracker, size_t other_count, bool shifty, size_t count,
                            size_t limit) {
-    const uint32_t *next = tracker->chain, *end = next + tracker->chain_count;
-    const uint32_t *other = end, *other_end = other + other_count;
-    while (next < end || other < other_end) {
-        bool takes_other =
-            next == end || (other < other_end && tracker->heads[*other].depth > tracker->heads[*next].depth);
-        uint32_t index = takes_other ? *other++ : *next++;
+    const uint32_t *chain = tracker->chain;
+    const size_t end = tracker->chain_count, other_end = end + other_count;
+    for (size_t next = 0, other = end; next < end || other < other_end;) {
+        bool takes_other = next == end || (other < other_end &&
+                                           tracker->heads[chain[other]].depth > tracker->heads[chain[next]].depth);
+        uint32_t index = takes_other ? chain[other++] : chain[next++];
         struct linked_head *head = &tracker->heads[index];
         if (shifty && (!head->shifty || count == limit))
             continue;

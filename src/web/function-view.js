@@ -1,34 +1,23 @@
 // All functions with what they cost, sorted as one likes.
 
+const FUNCTION_NAME_WIDTH = 560;
+
 class FunctionView {
   constructor(model, onOpen) {
     this.model = model;
     this.onOpen = onOpen;
-    this.order = "self";
-    this.list = new VirtualList(document.getElementById("functions"), 24, (row) => this.#row(row));
-    this.#writeHead();
+    this.scroller = document.getElementById("functions");
+    this.columns = new Columns(model, () => this.#sort());
+    this.columns.sorted = {id: "self", isUp: false};
+    this.head = element("div", "columns");
+    this.list = new VirtualList(this.scroller, 24, (row) => this.#row(row),
+      {head: this.head, onEnter: (index) => this.onOpen(this.list.rows[index].number)});
+    new ResizeObserver(() => this.#resize()).observe(this.scroller);
   }
 
-  #writeHead() {
-    const head = document.getElementById("function-columns");
-    const column = (key, title, className) => {
-      const button = element("button", className, title);
-      button.dataset.key = key;
-      button.addEventListener("click", () => {
-        this.order = key;
-        this.#sort();
-      });
-      return button;
-    };
-    head.replaceChildren(
-      column("self", "self", "figure"), element("span", "figure share"),
-      column("total", "total", "figure"), element("span", "figure share"), element("span", "meter"),
-      column("name", "function", "what"), column("where", "where", "where"));
-  }
-
-  setWeights(weights, unit) {
-    this.weights = weights;
-    this.unit = unit;
+  setWeights(measure, thread) {
+    this.measure = measure;
+    this.thread = thread;
     this.isStale = true;
   }
 
@@ -44,53 +33,52 @@ class FunctionView {
 
   #update() {
     const {model} = this;
+    const count = model.functionNames.length;
+    const weights = model.measures.map((_, measure) => model.weigh(measure, this.thread));
     this.isStale = false;
-    const sums = model.sumBy(this.weights, model.frameFunction, model.functionNames.length);
+    const self = weights.map((weight) => model.selfBy(weight, model.frameFunction, count));
+    const sums = weights.map((weight) => weight.sum);
+    this.figures = new Figures(self, model.totalBy(weights[this.measure], model.frameFunction, count), sums);
+    this.columns.setMeasure(this.measure, sums);
     this.rows = [];
-    for (let i = 0; i < sums.self.length; i++) {
-      if (sums.total[i] > 0 && (!this.found || this.found.functions[i])) {
-        this.rows.push({number: i, self: sums.self[i], total: sums.total[i]});
+    for (let number = 0; number < count; number++) {
+      const isMeasured = this.figures.total[number] > 0 || self.some((amounts) => amounts[number] > 0);
+      if (isMeasured && (!this.found || this.found.functions[number])) {
+        this.rows.push({number, self: self[this.measure][number], total: this.figures.total[number]});
       }
     }
     this.#sort();
   }
 
-  #where(number) {
-    const path = this.model.paths[this.model.functionFile[number]];
-    const line = this.model.functionLine[number];
-    return path && line > 0 ? `${path}:${line}` : path;
+  #resize(draws = true) {
+    if (!this.figures) return;
+    this.visible = this.columns.visible(this.scroller.clientWidth - FUNCTION_NAME_WIDTH);
+    this.head.replaceChildren(...this.columns.heads(this.visible),
+      this.columns.head({id: "name", title: "function", className: "what"}), this.columns.head({id: "where", title: "where", className: "where"}));
+    document.getElementById("function-menu").replaceChildren(...this.columns.menu(this.visible));
+    if (draws) this.list.refresh();
   }
 
   #sort() {
-    const orders = {
-      self: (a, b) => b.self - a.self || b.total - a.total,
-      total: (a, b) => b.total - a.total || b.self - a.self,
-      name: (a, b) => this.model.functionNames[a.number].localeCompare(this.model.functionNames[b.number]),
-      where: (a, b) => (this.#where(a.number) < this.#where(b.number) ? -1 : 1),
+    const {model} = this;
+    const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+    const names = {
+      name: (a, b) => compare(model.functionNames[a.number], model.functionNames[b.number]),
+      where: (a, b) => compare(model.placeOf(a.number), model.placeOf(b.number)),
     };
-    this.rows.sort(orders[this.order]);
-    for (const button of document.querySelectorAll("#function-columns button")) {
-      if (button.dataset.key === this.order) button.setAttribute("aria-sort", "descending");
-      else button.removeAttribute("aria-sort");
-    }
+    this.columns.sort(this.rows, this.figures, (row) => row.number, names);
+    this.#resize(false);
     this.list.setRows(this.rows);
   }
 
   #row(row) {
-    const whole = this.weights.sum;
-    const name = element("span", "what", this.model.functionNames[row.number]);
-    const meter = element("span", "meter");
-    for (const [amount, className] of [[row.total, ""], [row.self, "self"]]) {
-      const bar = element("i", className);
-      bar.style.width = `${(100 * amount) / whole}%`;
-      meter.append(bar);
-    }
-    name.title = `${this.model.functionNames[row.number]}\nShow in the source`;
+    const {model} = this;
+    const kind = model.isUserFunction(row.number) ? "user" : model.functionKind[row.number] === KIND_PYTHON ? "library" : "other";
+    const name = element("span", "what", element("i", `swatch ${kind}`), model.functionNames[row.number]);
+    name.title = `${model.functionNames[row.number]}\nShow in the source`;
     name.addEventListener("click", () => this.onOpen(row.number));
-    const self = row.self > 0 ? [format.amount(row.self, this.unit), format.percent(row.self, whole)] : ["", ""];
-    return element("div", "row function",
-      element("span", "figure", self[0]), element("span", "figure share", self[1]),
-      element("span", "figure", format.amount(row.total, this.unit)), element("span", "figure share", format.percent(row.total, whole)),
-      meter, name, element("span", "where", this.#where(row.number)));
+    const where = element("span", "where", `\u200e${model.placeOf(row.number)}`);
+    where.title = model.placeOf(row.number);
+    return element("div", "row function", ...this.columns.cells(this.visible, this.figures, row.number), name, where);
   }
 }

@@ -1,5 +1,7 @@
 // Puts the views together: what is chosen above goes to all of them.
 
+const TABS = ["flame", "lines", "functions", "threads"];
+
 class Report {
   constructor(data) {
     this.model = new Model(data);
@@ -8,6 +10,7 @@ class Report {
     this.find = (id) => document.getElementById(id);
     this.tooltip = this.find("tooltip");
     this.hashes = new Map();
+    this.shown = "flame";
     this.flame = new FlameGraph(this.find("flame"), (box) => this.#describe(box), {
       onHover: (box, event) => this.#hover(box, event),
       onZoom: (box) => { this.find("reset").disabled = !box.parent; },
@@ -15,7 +18,9 @@ class Report {
     this.views = {
       lines: new LineView(this.model),
       functions: new FunctionView(this.model, (number) => this.#openSource(number)),
+      threads: new ThreadView(this.model, (thread) => this.#chooseThread(thread)),
     };
+    this.summary = new Summary(this.model, (measure) => this.#chooseMeasure(measure));
     this.#writeHeader(data.meta);
     this.#writeChoices();
     this.#listen();
@@ -57,7 +62,8 @@ class Report {
       clearTimeout(this.searchTimer);
       this.searchTimer = setTimeout(() => this.#search(), 120);
     });
-    for (const name of ["flame", "lines", "functions"]) on(`tab-${name}`, "click", () => this.#show(name));
+    for (const name of TABS) on(`tab-${name}`, "click", () => this.#show(name));
+    this.find("tabs").addEventListener("keydown", (event) => this.#tabKey(event));
     document.addEventListener("keydown", (event) => this.#key(event));
   }
 
@@ -69,9 +75,31 @@ class Report {
     } else if (event.key === "Escape" && event.target === this.find("search")) {
       this.find("search").value = "";
       this.#search();
+    } else if (/^[1-9]$/.test(event.key) && TABS[event.key - 1] && !typing && !event.ctrlKey && !event.altKey && !event.metaKey) {
+      this.#show(TABS[event.key - 1]);
     } else if (event.key === "Escape" && this.shown === "flame" && !event.defaultPrevented) {
       this.flame.zoom(this.flame.tree.root);
     }
+  }
+
+  /** Arrow keys go from tab to tab, as everywhere. */
+  #tabKey(event) {
+    const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+    if (!step) return;
+    this.#show(TABS[(TABS.indexOf(this.shown) + step + TABS.length) % TABS.length]);
+    this.find(`tab-${this.shown}`).focus();
+  }
+
+  #chooseMeasure(measure) {
+    this.find("measure").value = measure;
+    this.measure = measure;
+    this.#weigh();
+  }
+
+  #chooseThread(thread) {
+    this.find("thread").value = thread;
+    this.thread = thread;
+    this.#weigh();
   }
 
   #show(name) {
@@ -79,6 +107,7 @@ class Report {
     for (const tab of document.querySelectorAll("[role=tab]")) {
       const chosen = tab.id === `tab-${name}`;
       tab.setAttribute("aria-selected", chosen);
+      tab.tabIndex = chosen ? 0 : -1;
       this.find(tab.getAttribute("aria-controls")).hidden = !chosen;
     }
     this.tooltip.hidden = true;
@@ -91,7 +120,8 @@ class Report {
     if (!model.measures.length) return;
     this.unit = model.measures[this.measure].unit;
     this.weights = model.weigh(this.measure, this.thread);
-    for (const view of Object.values(this.views)) view.setWeights(this.weights, this.unit);
+    for (const view of Object.values(this.views)) view.setWeights(this.measure, this.thread);
+    this.summary.show(this.thread);
     this.#plant();
     this.#search();
   }
@@ -151,12 +181,28 @@ class Report {
     this.find("selected").textContent = `${name}  ${this.#where(box)}  total ${total} (${totalShare})  self ${self} (${selfShare})`;
     this.tooltip.hidden = !event;
     if (!event) return;
-    const table = element("table", "");
-    for (const cells of [["total", total, totalShare], ["self", self, selfShare]]) {
-      table.append(element("tr", "", ...cells.map((text) => element("td", "", text))));
-    }
+    const table = element("table", "", element("tr", "", ...["", "total", "", "self", ""].map((text) => element("th", "", text))));
+    for (const row of this.#amountsOf(box)) table.append(element("tr", "", ...row.map((text) => element("td", "", text))));
     this.tooltip.replaceChildren(element("b", "", name), element("span", "path", this.#where(box)), table);
     this.#placeTooltip(event);
+  }
+
+  /** Every measure of a box: label, total with its share, self with its share. */
+  #amountsOf(box) {
+    const {model} = this;
+    const chosen = [model.measures[this.measure].label, format.amount(box.total, this.unit), format.percent(box.total, this.weights.sum),
+      format.amount(box.self, this.unit), format.percent(box.self, this.weights.sum)];
+    // In the inverted tree a box stands for parts of stacks.
+    if (this.flame.tree.inverted) return [chosen];
+    const others = [...model.measures.keys()].filter((measure) => measure !== this.measure).map((measure) => {
+      const weights = model.weigh(measure, this.thread);
+      const sum = (amounts) => box.items.reduce((all, stack) => all + amounts[stack], 0);
+      const {label, unit} = model.measures[measure];
+      const [total, self] = [sum(weights.total), sum(weights.self)];
+      return total > 0 && [label, format.amount(total, unit), format.percent(total, weights.sum),
+        self > 0 ? format.amount(self, unit) : "", self > 0 ? format.percent(self, weights.sum) : ""];
+    });
+    return [chosen, ...others.filter((row) => row)];
   }
 
   #placeTooltip(event) {

@@ -6,20 +6,27 @@
 // data.frames               {function: [function], line: [line, -1: unknown]}
 // data.stacks               {parent: [stack], frame: [frame]}; a parent's number is lower; stack 0 is empty
 // data.measures             [{name, label, unit}]; the first one is the main one
-// data.threads              [{name, pid, id}]
+// data.processes            [{command, pid}]
+// data.threads              [{name, process}]
 // data.entries              {thread: [thread], stack: [stack], values: [per measure: [amount]]}
 // data.sources              {file number: {first: [line], text: [[line, …]]}}: runs of source lines
 
 const KIND_PYTHON = 0;
+const KIND_NATIVE = 1;
+
+// What a frame is to the views that charge lines. A stack is charged to its innermost frame of the highest class in it.
 const CLASS_HIDDEN = 0;
-const CLASS_LIBRARY = 1;
-const CLASS_USER = 2;
+const CLASS_NATIVE = 1;
+const CLASS_LIBRARY = 2;
+const CLASS_USER = 3;
 
 class Model {
   constructor(data) {
     this.data = data;
     this.measures = data.measures;
+    this.measureNumbers = new Map(data.measures.map((measure, number) => [measure.name, number]));
     this.threads = data.threads;
+    this.processes = data.processes;
     this.paths = data.files.path.map((text) => data.strings[text]);
     this.isLibraryFile = data.files.library;
     this.functionNames = data.functions.name.map((text) => data.strings[text]);
@@ -31,6 +38,8 @@ class Model {
     this.parent = Uint32Array.from(data.stacks.parent);
     this.frame = Uint32Array.from(data.stacks.frame);
     this.stackCount = this.parent.length;
+    this.weightsOf = new Map();
+    this.charges = new Map();
     this.#linkChildren();
     this.#numberLines();
   }
@@ -71,12 +80,31 @@ class Model {
     return [ofFrame, oneFrame];
   }
 
+  /** A measure's number; undefined when it was not taken. */
+  measure(name) {
+    return this.measureNumbers.get(name);
+  }
+
   isUserFunction(number) {
     return this.functionKind[number] === KIND_PYTHON && !this.isLibraryFile[this.functionFile[number]];
   }
 
+  /** "app.py:12", "libz.so.1"; "" for what has no file. */
+  placeOf(number, line = this.functionLine[number]) {
+    const path = this.paths[this.functionFile[number]];
+    return path && line > 0 ? `${path}:${line}` : path;
+  }
+
   /** Sums of one measure for one thread (-1: all): `self` and `total` by stack. */
   weigh(measure, thread) {
+    // Of the thread that is looked at now, all that was asked for is kept.
+    if (this.weighedThread !== thread) this.weightsOf.clear();
+    this.weighedThread = thread;
+    if (!this.weightsOf.has(measure)) this.weightsOf.set(measure, this.#weigh(measure, thread));
+    return this.weightsOf.get(measure);
+  }
+
+  #weigh(measure, thread) {
     const {entries} = this.data;
     const values = entries.values[measure];
     const self = new Float64Array(this.stackCount);
@@ -96,54 +124,63 @@ class Model {
     return sums;
   }
 
-  /** Charges as strobe's other reports do: see sumBy. `all`: library code stands for itself. */
-  chargeClasses(all) {
-    return Uint8Array.from(this.frameFunction, (number) => {
-      if (!this.paths[this.functionFile[number]]) return CLASS_HIDDEN;
-      return all || !this.isLibraryFile[this.functionFile[number]] ? CLASS_USER : CLASS_LIBRARY;
-    });
-  }
-
-  /** Self and total by key, `keyOf` giving each frame's. A key that is on a path twice gets the path's total once. */
-  sumBy(weights, keyOf, keyCount) {
-    const self = new Float64Array(keyCount);
-    const total = new Float64Array(keyCount);
-    for (let s = 1; s < this.stackCount; s++) self[keyOf[this.frame[s]]] += weights.self[s];
-    this.#addTotals(keyOf, total, weights.total, () => true);
-    return {self, total};
+  #classOf(number, all) {
+    if (!this.paths[this.functionFile[number]]) return CLASS_HIDDEN;
+    if (this.functionKind[number] === KIND_NATIVE) return CLASS_NATIVE;
+    return all || !this.isLibraryFile[this.functionFile[number]] ? CLASS_USER : CLASS_LIBRARY;
   }
 
   /**
-   * The same, with self charged to the innermost frame of user code, totals to frames of user code alone. Paths without
-   * any stand for themselves, but never frames without a file. `classes`: from chargeClasses.
+   * What stacks are charged to, as strobe's other reports have it: `stack` by stack, 0 when to nothing; `best`: the
+   * highest class in it. `all`: library code stands for itself.
    */
-  chargeBy(weights, keyOf, keyCount, classes) {
-    const self = new Float64Array(keyCount);
-    const total = new Float64Array(keyCount);
-    const charged = new Uint32Array(this.stackCount);
-    const hasUser = new Uint8Array(this.stackCount);
-    const without = new Float64Array(this.stackCount);
+  charge(all) {
+    if (!this.charges.has(all)) this.charges.set(all, this.#charge(all));
+    return this.charges.get(all);
+  }
+
+  #charge(all) {
+    const classOfFunction = Uint8Array.from(this.functionNames, (_, number) => this.#classOf(number, all));
+    const classes = Uint8Array.from(this.frameFunction, (number) => classOfFunction[number]);
+    const stack = new Uint32Array(this.stackCount);
+    const best = new Uint8Array(this.stackCount);
     for (let s = 1; s < this.stackCount; s++) {
       const own = classes[this.frame[s]];
-      hasUser[s] = hasUser[this.parent[s]] || own === CLASS_USER ? 1 : 0;
-      charged[s] = own === CLASS_USER || (own === CLASS_LIBRARY && !hasUser[s]) ? s : charged[this.parent[s]];
-      if (charged[s]) self[keyOf[this.frame[charged[s]]]] += weights.self[s];
+      best[s] = Math.max(own, best[this.parent[s]]);
+      stack[s] = own !== CLASS_HIDDEN && own === best[s] ? s : stack[this.parent[s]];
     }
+    return {stack, best, classes};
+  }
+
+  /** Self by key, `keyOf` giving each frame's; with a charge: of what the stacks are charged to. */
+  selfBy(weights, keyOf, keyCount, charge = null) {
+    const self = new Float64Array(keyCount);
+    for (let s = 1; s < this.stackCount; s++) {
+      const at = charge ? charge.stack[s] : s;
+      if (at) self[keyOf[this.frame[at]]] += weights.self[s];
+    }
+    return self;
+  }
+
+  /** Total by key. A key that is on a path twice gets the path's total once. */
+  totalBy(weights, keyOf, keyCount, charge = null) {
+    if (!charge) return this.#totals(weights, keyOf, keyCount, weights.total, () => true);
+    const {stack, best, classes} = charge;
+    // What has user code in it is nothing to a caller that has none.
+    const sums = Float64Array.from(weights.self, (amount, s) => (stack[s] ? amount : 0));
     for (let s = this.stackCount - 1; s > 0; s--) {
-      if (hasUser[s]) continue;
-      without[s] += weights.self[s];
-      without[this.parent[s]] += without[s];
+      if (best[this.parent[s]] === best[s]) sums[this.parent[s]] += sums[s];
     }
-    this.#addTotals(keyOf, total, weights.total, (s) => classes[this.frame[s]] === CLASS_USER);
-    this.#addTotals(keyOf, total, without, (s) => !hasUser[s] && classes[this.frame[s]] === CLASS_LIBRARY);
-    return {self, total};
+    const counts = (s) => classes[this.frame[s]] !== CLASS_HIDDEN && classes[this.frame[s]] === best[s];
+    return this.#totals(weights, keyOf, keyCount, sums, counts);
   }
 
   /** Adds each stack's amount to its frame's key, once however often the key is on the path. */
-  #addTotals(keyOf, total, amounts, counts) {
-    const active = new Uint32Array(total.length);
+  #totals(weights, keyOf, keyCount, amounts, counts) {
+    const total = new Float64Array(keyCount);
+    const active = new Uint32Array(keyCount);
     this.#walk((s) => {
-      if (amounts[s] <= 0) return false;
+      if (weights.total[s] <= 0) return false;
       if (!counts(s)) return true;
       const key = keyOf[this.frame[s]];
       if (active[key]++ === 0) total[key] += amounts[s];
@@ -151,6 +188,7 @@ class Model {
     }, (s) => {
       if (counts(s)) active[keyOf[this.frame[s]]]--;
     });
+    return total;
   }
 
   /** Depth first: enter(s) says whether to go into its children; leave(s) comes for those entered. */
@@ -172,6 +210,26 @@ class Model {
         next.pop();
       }
     }
+  }
+
+  /** What native functions cost, by line: key of the line → [{name, place, amount}], largest first. */
+  nativesBy(weights, keyOf, charge) {
+    const lines = new Map();
+    for (let s = 1; s < this.stackCount; s++) {
+      const number = this.frameFunction[this.frame[s]];
+      if (weights.self[s] <= 0 || this.functionKind[number] !== KIND_NATIVE) continue;
+      if (!charge.stack[s] || !this.paths[this.functionFile[number]]) continue;
+      const key = keyOf[this.frame[charge.stack[s]]];
+      if (!lines.has(key)) lines.set(key, new Map());
+      const functions = lines.get(key);
+      functions.set(number, (functions.get(number) ?? 0) + weights.self[s]);
+    }
+    for (const [key, functions] of lines) {
+      const rows = [...functions].map(([number, amount]) =>
+        ({name: this.functionNames[number], place: format.base(this.placeOf(number)), amount}));
+      lines.set(key, rows.sort((a, b) => b.amount - a.amount));
+    }
+    return lines;
   }
 
   /** Amount in stacks that hold a frame for which `matches` (by function) is true. */

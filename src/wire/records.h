@@ -98,6 +98,7 @@ struct wire_alloc {
     uint64_t time_ns;
     uint64_t address;
     uint64_t size_bytes;
+    uint64_t grown_bytes; /* of these, what is new: less than size_bytes after realloc */
     uint64_t weight_bytes;
     uint64_t weight_count;
     uint64_t footprint_bytes; /* of the whole process, as nearly as the thread knows it */

@@ -30,6 +30,8 @@
 #define WIRE_ENVIRONMENT_PERIOD "STROBE_AGENT_PERIOD_NS"
 /* "1": begin with sampling paused (--on-demand). */
 #define WIRE_ENVIRONMENT_PAUSED "STROBE_AGENT_PAUSED"
+/* The mean number of bytes between two sampled allocations, decimal; not set or "0": memory is not looked at. */
+#define WIRE_ENVIRONMENT_MEMORY "STROBE_AGENT_MEMORY_STRIDE_BYTES"
 
 enum {
     WIRE_VERSION = 1, /* both sides are built together; this catches that they are not */
@@ -63,11 +65,16 @@ struct wire_region {
     uint64_t period_ns;
     uint64_t runtime; /* address of _PyRuntime */
     /* Where the interpreter's evaluation loop and its surroundings are, for telling Python from native code. */
-    uint64_t eval_address;          /* _PyEval_EvalFrameDefault; 0: not known */
-    _Atomic uint32_t state;         /* enum wire_state */
-    _Atomic uint32_t control;       /* enum wire_control; strobe writes it, as do strobe.start and strobe.stop */
-    _Atomic uint64_t no_slot;       /* threads that are not sampled: all slots taken, or no memory */
-    _Atomic uint64_t deaths;        /* code objects freed so far, for tests */
+    uint64_t eval_address;           /* _PyEval_EvalFrameDefault; 0: not known */
+    _Atomic uint32_t state;          /* enum wire_state */
+    _Atomic uint32_t control;        /* enum wire_control; strobe writes it, as do strobe.start and strobe.stop */
+    _Atomic uint64_t no_slot;        /* threads that are not sampled: all slots taken, or no memory */
+    _Atomic uint64_t deaths;         /* code objects freed so far, for tests */
+    uint64_t memory_stride_bytes;    /* 0: memory is not looked at */
+    _Atomic int64_t footprint_bytes; /* what malloc has given out and anonymous mappings hold, to 64 KiB a thread */
+    _Atomic uint64_t peak_bytes;     /* the most that it was */
+    _Atomic uint64_t peak_ns;
+    _Atomic uint64_t lost_memory_records;
     char reason[WIRE_REASON_BYTES]; /* NUL-terminated, for the user, when state is WIRE_OFF */
 };
 

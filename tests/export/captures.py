@@ -254,3 +254,30 @@ def crunch(folder, memory=True):
         run.spend(main, smooth(23), alloc_bytes=90 << 20, alloc_count=120_000, python_bytes=90 << 20, copy_bytes=70 << 20)
         run.spend(main, put(33), alloc_bytes=55 << 20, alloc_count=100, peak_bytes=1 << 20, live_bytes=50 << 20)
     return run
+
+
+WORKER = """\
+import json
+
+
+def job(n):
+    return json.dumps([str(i) for i in range(n)])
+
+
+job(10**6)
+"""
+
+
+def family(folder):
+    """The same with a child process, and a thread that Python knows nothing of."""
+    run = crunch(folder)
+    file = str(folder / "worker.py")
+    (folder / "worker.py").write_text(WORKER)
+    child = run.process(["python3", "worker.py", "--n", "3"], parent_pid=4242)
+    job = [frame("<module>", file, 8, 1), frame("job", file, 5, 4)]
+    dumps = frame("dumps", "/usr/lib/python3.14/json/__init__.py", 231, 183)
+    worker = run.thread("MainThread", child)
+    run.spend(worker, job, python=300 * MS, kernel=20 * MS, wait=10 * MS)
+    run.spend(worker, [*job, dumps], "c_make_encoder_call", "/usr/lib/python3.14/lib-dynload/_json.so", native=210 * MS)
+    run.spend(run.thread("blas-1"), [], "dgemm_kernel_HASWELL", BLAS, native=380 * MS)
+    return run

@@ -1,8 +1,16 @@
 """Fixtures of the live tests: the interpreters as parameters, and strobe's one."""
 
+import signal
+
 import harness
 import interpreters
 import pytest
+
+# What runs the tests in the background (nohup, a shell without job control) ignores these, and strobe would, too: what is
+# ignored is inherited.
+for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -173,9 +173,15 @@ def test_commands_that_cannot_be_started(tmp_path):
 
 
 def test_usage(tmp_path):
-    for arguments in (["run", "x.py"], ["run", "--no-agent"], ["run", "--no-agent", "--no-such", "x.py"]):
+    for arguments in (
+        ["run"],
+        ["run", "--no-agent"],
+        ["run", "--no-agent", "--no-such", "x.py"],
+        ["run", "--mode", "cpu", "x.py"],
+        ["run", "--blocking", "x.py"],
+    ):
         harness.assert_refuses(strobe(*arguments, cwd=tmp_path), harness.USAGE)
-    assert "--no-agent" in strobe("run", "x.py").stderr
+    assert "--no-agent" in strobe("run", "--blocking", "x.py").stderr
 
 
 def test_sampling_ends_before_the_program(any_python):

@@ -9,6 +9,7 @@
  * seen. */
 #include "agent/walk.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -29,6 +31,7 @@
 const char *walk_open(void);
 void walk_close(void);
 void walk_begin(const char *into, int64_t steps, int64_t window, int64_t period_us);
+double walk_measure(int64_t looks, int64_t flush_bytes);
 extern _Atomic uint64_t walk_marker;
 
 /* Whatever the program says of itself: goes into sample.cpu_ns. When it is not zero, every look is written. */
@@ -48,7 +51,7 @@ static _Atomic bool counting;
 static struct {
     _Atomic uint64_t hash;
     _Atomic uint64_t count;
-} *stacks;
+} * stacks;
 static _Atomic uint64_t stack_count;
 
 /* One thread. */
@@ -61,6 +64,20 @@ struct stepper {
 };
 
 static __thread struct stepper *own __attribute__((tls_model("initial-exec")));
+
+static void set_trap(void) {
+    __asm__ volatile("pushfq\n\torq %0, (%%rsp)\n\tpopfq" ::"i"(TRAP_FLAG) : "memory", "cc");
+}
+
+/* Whether it was set. */
+static bool clear_trap(void) {
+    uint64_t flags = 0;
+    __asm__ volatile("pushfq\n\tpopq %0\n\tpushq %0\n\tandq %1, (%%rsp)\n\tpopfq"
+                     : "=&r"(flags)
+                     : "i"(~TRAP_FLAG)
+                     : "memory", "cc");
+    return (flags & TRAP_FLAG) != 0;
+}
 
 static void *map(size_t size_bytes) {
     void *memory = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -114,7 +131,7 @@ static uint64_t hash_of(const struct walk_stack *stack, uint64_t program_counter
         hash = (hash ^ stack->frames[i].code ^ stack->frames[i].kind) * UINT64_C(0x9e3779b97f4a7c15);
         hash = (hash ^ (uint32_t)stack->frames[i].instruction_bytes ^ hash >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
     }
-    if ((stack->flags & WIRE_SAMPLE_TORN) != 0)
+    if (stack->count == 0)
         hash ^= program_counter * UINT64_C(0x9e3779b97f4a7c15);
     return hash | 1;
 }
@@ -141,8 +158,8 @@ static void write_stack(struct stepper *stepper, struct walk_stack *stack, uint6
         abort();
     uint64_t position = wire_ring_position(&stepper->ring);
     uint32_t frames = stack->count - stack->kept;
-    struct wire_sample *sample = wire_ring_reserve(&stepper->ring, &position, WIRE_SAMPLE,
-                                                   sizeof *sample + frames * sizeof(struct wire_frame));
+    struct wire_sample *sample =
+        wire_ring_reserve(&stepper->ring, &position, WIRE_SAMPLE, sizeof *sample + frames * sizeof(struct wire_frame));
     if (sample == NULL)
         abort();
     struct wire_record record = sample->record;
@@ -163,7 +180,12 @@ static void write_stack(struct stepper *stepper, struct walk_stack *stack, uint6
 static void look(struct stepper *stepper, const ucontext_t *context) {
     struct walk_stack stack;
     uint64_t program_counter = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-    walk_frames(&stepper->walk, (uint64_t)context->uc_mcontext.gregs[REG_RSP], &stack);
+    /* R8 to R15, RDI, RSI, RBP, RBX, RDX, RAX, RCX, RSP, RIP */
+    struct walk_registers registers = {.program_counter = program_counter,
+                                       .stack_pointer = (uint64_t)context->uc_mcontext.gregs[REG_RSP],
+                                       .values = (const uint64_t *)context->uc_mcontext.gregs,
+                                       .count = REG_RIP};
+    walk_frames(&stepper->walk, &registers, &stack);
     bool is_new = false;
     uint64_t number = count_stack(hash_of(&stack, program_counter), &is_new);
     if (is_new || atomic_load(&walk_marker) != 0) {
@@ -224,6 +246,39 @@ static void on_alarm(int signal, siginfo_t *info, void *context_pointer) {
     context->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
 }
 
+static int compare_doubles(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* The median cost of at most 10000 looks in nanoseconds. flush_bytes: so much other memory is written before each. */
+EXPORT double walk_measure(int64_t looks, int64_t flush_bytes) {
+    struct stepper *stepper = stepper_of_thread();
+    uint8_t *other = map((size_t)flush_bytes + 1);
+    uint64_t values[1] = {0};
+    static double costs_ns[10000];
+    if (stepper == NULL || other == NULL)
+        return 0;
+    stepper->walk.c_stack_end = c_stack_end();
+    for (int64_t i = 0; i < looks && i < 10000; i++) {
+        struct walk_registers registers = {0, (uint64_t)(uintptr_t)__builtin_frame_address(0), values, 1};
+        struct walk_stack stack;
+        struct timespec before, after;
+        for (int64_t at = 0; at < flush_bytes; at += 64)
+            other[at]++;
+        clock_gettime(CLOCK_MONOTONIC, &before);
+        walk_frames(&stepper->walk, &registers, &stack);
+        clock_gettime(CLOCK_MONOTONIC, &after);
+        stack.new_codes = false;
+        walk_define_codes(&stepper->walk, &stack, &stepper->ring);
+        walk_accept(&stepper->walk, &stack);
+        costs_ns[i] = (double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec);
+    }
+    munmap(other, (size_t)flush_bytes + 1);
+    qsort(costs_ns, (size_t)looks, sizeof costs_ns[0], compare_doubles);
+    return costs_ns[looks / 2];
+}
+
 /* "" when this process can look at itself, else why not. */
 EXPORT const char *walk_open(void) {
     if (agent_python_find(&python, reason, sizeof reason) == AGENT_PYTHON_FOUND && !codes_watch(&python))
@@ -258,7 +313,42 @@ EXPORT void walk_begin(const char *into, int64_t steps, int64_t window, int64_t 
         setitimer(ITIMER_REAL, &timer, NULL);
         return;
     }
-    __asm__ volatile("pushfq\n\torq %0, (%%rsp)\n\tpopfq" ::"i"(TRAP_FLAG) : "memory", "cc");
+    set_trap();
+}
+
+/* The C library blocks all signals while it makes and ends a thread, and a trap that is blocked kills. So the new
+ * thread and the one that makes it are not stepped through that. */
+struct start {
+    void *(*function)(void *);
+    void *argument;
+};
+
+static void *start_stepping(void *start_pointer) {
+    struct start start = *(struct start *)start_pointer;
+    free(start_pointer);
+    struct stepper *stepper = stepper_of_thread();
+    if (stepper != NULL)
+        stepper->walk.c_stack_end = c_stack_end();
+    set_trap();
+    void *result = start.function(start.argument);
+    clear_trap();
+    return result;
+}
+
+EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *),
+                          void *argument) {
+    bool stepped = clear_trap();
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
+        (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))(uintptr_t)dlsym(RTLD_NEXT,
+                                                                                                  "pthread_create");
+    struct start *start = stepped ? malloc(sizeof *start) : NULL;
+    if (start != NULL)
+        *start = (struct start){function, argument};
+    int result =
+        start != NULL ? real(thread, attributes, start_stepping, start) : real(thread, attributes, function, argument);
+    if (stepped)
+        set_trap();
+    return result;
 }
 
 __attribute__((constructor)) static void start(void) {

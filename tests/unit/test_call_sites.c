@@ -68,8 +68,27 @@ static void test_errors_are_outvoted(void **state) {
     note(&sites, 20, &callee, CALL_CERTAIN, 1);
     assert_false(call_sites_knows(&sites, &caller, 20, &callee));
     assert_int_equal(guess(&sites, 20), 20);
-    note(&sites, 8, &callee, CALL_CERTAIN, 50);
+    note(&sites, 20, &callee, CALL_CERTAIN, 3);
+    assert_true(call_sites_knows(&sites, &caller, 20, &callee));
+    note(&sites, 8, &callee, CALL_CERTAIN, 200);
+    assert_false(call_sites_knows(&sites, &caller, 20, &callee));
     assert_int_equal(guess(&sites, 20), 8);
+    call_sites_release(&sites);
+}
+
+static void test_copies_go_before_coincidence(void **state) {
+    (void)state;
+    struct call_sites sites = {0};
+    note(&sites, 20, &callee, CALL_LIKELY, 1000);
+    note(&sites, 8, &callee, CALL_COPIED, 1);
+    assert_int_equal(guess(&sites, 20), 8);
+    note(&sites, 20, &callee, CALL_COPIED, 1);
+    note(&sites, 8, &callee, CALL_COPIED, 30);
+    assert_int_equal(guess(&sites, 20), 8);
+    assert_false(call_sites_is_settled(&sites, &caller, &callee));
+    note(&sites, 20, &callee, CALL_CERTAIN, 3);
+    assert_int_equal(guess(&sites, 8), 20);
+    assert_true(call_sites_is_settled(&sites, &caller, &callee));
     call_sites_release(&sites);
 }
 
@@ -115,6 +134,7 @@ int main(void) {
         cmocka_unit_test(test_what_was_seen_often_is_not_what_is_certain),
         cmocka_unit_test(test_a_place_that_calls_something_else_is_no_guess),
         cmocka_unit_test(test_errors_are_outvoted),
+        cmocka_unit_test(test_copies_go_before_coincidence),
         cmocka_unit_test(test_an_instruction_can_call_several),
         cmocka_unit_test(test_questions_end),
         cmocka_unit_test(test_many_pairs_are_bounded),

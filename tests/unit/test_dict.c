@@ -1,7 +1,7 @@
 #include "cpython/dict.h"
 
 #include "base/buffer.h"
-#include "cpython/string.h"
+#include "cpython/str.h"
 #include "cpython/type.h"
 #include "fake_target.h"
 

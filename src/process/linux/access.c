@@ -1,6 +1,7 @@
 /* Why the kernel refuses, in words that name what to change (ptrace(2), "Ptrace access mode checking"). */
 #include "process/linux/linux_process.h"
 #include "process/linux/proc_files.h"
+#include "process/machine.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,16 +9,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CAP_SYS_PTRACE_BIT = 19, SCOPE_ABSENT = -1 };
+enum { CAP_SYS_PTRACE_BIT = 19 };
 
-static int read_ptrace_scope(void) {
+int access_ptrace_scope(void) {
     char text[16];
     if (proc_read_text(AT_FDCWD, "/proc/sys/kernel/yama/ptrace_scope", text, sizeof text) != STATUS_OK)
-        return SCOPE_ABSENT;
+        return MACHINE_UNKNOWN;
     return (int)strtol(text, NULL, 10);
 }
 
-static bool have_ptrace_capability(void) {
+bool access_may_trace(void) {
     struct buffer text;
     buffer_init(&text, 1 << 21);
     bool have = false;
@@ -47,8 +48,8 @@ static bool read_user(const struct process *process, uid_t *user) {
 
 static void explain(const struct process *process, char *reason, size_t capacity) {
     uid_t user = 0;
-    int scope = read_ptrace_scope();
-    if (have_ptrace_capability())
+    int scope = access_ptrace_scope();
+    if (access_may_trace())
         (void)snprintf(reason, capacity,
                        scope == 3 ? "ptrace_scope is 3, which forbids it to everyone until the next boot"
                                   : "a security module, seccomp or the user namespace forbids it even with "
@@ -69,6 +70,18 @@ static void explain(const struct process *process, char *reason, size_t capacity
     else
         (void)snprintf(reason, capacity,
                        "it has raised privileges or is not dumpable; run as root, or give strobe CAP_SYS_PTRACE");
+}
+
+pid_t process_tracer(const struct process *process) {
+    struct buffer text;
+    pid_t tracer = 0;
+    buffer_init(&text, 1 << 21);
+    if (proc_read_whole(process->dir_fd, "status", &text) == STATUS_OK) {
+        const char *value = proc_status_field(buffer_text(&text), "TracerPid");
+        tracer = value != NULL ? (pid_t)strtol(value, NULL, 10) : 0;
+    }
+    buffer_release(&text);
+    return tracer;
 }
 
 enum status process_explain_denial(const struct process *process, struct error *error) {

@@ -40,6 +40,10 @@ void live_memory_close(struct live_memory *memory);
 
 /* access.c: sets the error for a process that the kernel does not let strobe read, naming what to change. */
 enum status process_explain_denial(const struct process *process, struct error *error);
+/* Whether strobe has CAP_SYS_PTRACE. */
+bool access_may_trace(void);
+/* Yama's setting; MACHINE_UNKNOWN where there is none. */
+int access_ptrace_scope(void);
 
 /* hold.c: the state that a thread had before process_pause stopped it. False when that is not known. */
 bool process_state_before_pause(const struct process *process, pid_t tid, enum thread_run_state *state);

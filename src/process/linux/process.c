@@ -19,6 +19,7 @@ enum {
     STAT_TEXT_BYTES = 1024,
     STATUS_LIMIT_BYTES = 1 << 21, /* "Groups" may name 65536 groups */
     COMMAND_LIMIT_BYTES = 1 << 24,
+    ENVIRONMENT_LIMIT_BYTES = 1 << 24,
 };
 
 static enum status no_process(pid_t pid, struct error *error) {
@@ -238,4 +239,20 @@ char **process_command(struct process *process) {
         process->command = split_arguments(text.data, text.size_bytes);
     process->command_text = text.data;
     return process->command != NULL ? process->command : nothing;
+}
+
+enum status process_read_variable(struct process *process, const char *name, char **value) {
+    struct buffer text;
+    size_t length = strlen(name);
+    buffer_init(&text, ENVIRONMENT_LIMIT_BYTES);
+    *value = NULL;
+    enum status status = proc_read_whole(process->dir_fd, "environ", &text);
+    const char *at = buffer_text(&text), *end = at + text.size_bytes;
+    for (; status == STATUS_OK && *value == NULL && at < end; at += strlen(at) + 1)
+        if (strncmp(at, name, length) == 0 && at[length] == '=') {
+            *value = strdup(at + length + 1);
+            status = *value != NULL ? STATUS_OK : STATUS_FAILED;
+        }
+    buffer_release(&text);
+    return status == STATUS_OK && *value == NULL ? STATUS_NOT_FOUND : status;
 }

@@ -36,7 +36,10 @@ async function small() {
   const lines = async () => {
     await page.click("#tab-lines");
     return page.evaluate(() => [...strobe.views.lines.files.values()].flatMap((file) =>
-      [...file.lines].map(([line, sum]) => ({file: strobe.model.paths[file.number], line, self: sum.self, total: sum.total}))));
+      [...file.lines].map(([line, key]) => ({
+        file: strobe.model.paths[file.number], line,
+        self: strobe.views.lines.figures.self[0][key], total: strobe.views.lines.figures.total[key],
+      }))));
   };
   const source = async () => {
     await page.locator(".file", {hasText: "app.py"}).first().click();
@@ -87,6 +90,9 @@ async function large() {
     load: await timed(() => page.reload()),
     functions: await timed(() => page.click("#tab-functions")),
     lines: await timed(() => page.click("#tab-lines")),
+    allFiles: await timed(() => page.locator(".file", {hasText: "All files"}).click()),
+    sorted: await timed(() => page.locator("#source .columns button", {hasText: "line"}).click()),
+    threads: await timed(() => page.click("#tab-threads")),
     flame: await timed(() => page.click("#tab-flame")),
     inverted: await timed(() => page.check("#inverted")),
     byLine: await timed(() => page.check("#by-line")),

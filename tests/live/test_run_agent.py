@@ -1,0 +1,468 @@
+"""`strobe run` with the agent: where the time goes, held against the clocks of the program itself."""
+
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import harness
+import pytest
+from harness import STROBE, TARGETS, strobe
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import capture_reader  # noqa: E402
+
+# The kernel looks at CPU timers at its ticks (HZ is 100 at the least): so much of a function's CPU time may be charged
+# to its neighbour each time one follows the other, and so much is not charged at all when the process is killed.
+TICK_S = 0.01
+# Waiting is looked at a hundred times a second, at random in each hundredth.
+WAIT_PERIOD_S = 0.02
+
+
+class Ran:
+    """A finished run: its result, and its report."""
+
+    def __init__(self, result, path):
+        self.result = result
+        self.report = json.loads(path.read_text()) if path.exists() else None
+
+    def functions(self, name, measure):
+        """The sum of a measure (a key of the report, or of its cpu_s) of the functions of that name."""
+        rows = [row for row in self.report["functions"] if row["function"] == name]
+        return sum(row["cpu_s"][measure] if measure in ("python", "native", "kernel") else row[measure] for row in rows)
+
+    def cpu(self, name):
+        return sum(self.functions(name, part) for part in ("python", "native", "kernel"))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a program under strobe and the agent; a Ran."""
+
+    def run_it(*arguments, options=(), status=0, **popen_options):
+        report = tmp_path / "report.json"
+        popen_options.setdefault("cwd", tmp_path)
+        result = strobe("run", "--no-capture", *options, "-o", report, *arguments, **popen_options)
+        assert result.returncode == status, result
+        return Ran(result, report)
+
+    return run_it
+
+
+BURN = """
+import os, sys, time
+def burn(seconds, clock=time.thread_time):
+    end = clock() + seconds
+    while clock() < end:
+        sum(range(300))
+"""
+
+
+def test_cpu_time_of_each_function(python, run):
+    ran = run("--", python.path, TARGETS / "measured.py", 0.3)
+    truth = json.loads(ran.result.stdout)
+    whole = sum(of["cpu_s"] for of in truth["functions"].values())
+    for name, of in truth["functions"].items():
+        # Two turns, each of which has a beginning and an end.
+        assert ran.cpu(name) == pytest.approx(of["cpu_s"], abs=4 * TICK_S), name
+        assert ran.cpu(name) / whole == pytest.approx(of["cpu_s"] / whole, abs=0.025), name
+    assert ran.report["mode"] == "run" and ran.report["clock"] == "cpu"
+
+
+def test_parts_of_cpu_time(python, run):
+    ran = run("--", python.path, TARGETS / "measured.py", 0.3, "burn_python", "burn_zlib", "burn_kernel")
+    truth = json.loads(ran.result.stdout)["functions"]
+    for name, part in (("burn_python", "python"), ("burn_zlib", "native"), ("burn_kernel", "kernel")):
+        assert ran.functions(name, part) / ran.cpu(name) > 0.85, (name, part)
+    # The kernel's own account of system time is an estimate by ticks.
+    assert ran.functions("burn_kernel", "kernel") == pytest.approx(truth["burn_kernel"]["system_s"], rel=0.15)
+
+
+def test_waiting_of_each_function(python, run):
+    ran = run("--", python.path, TARGETS / "measured.py", 0.3, "burn_python", "wait_sleep", "wait_pipe")
+    for name, of in json.loads(ran.result.stdout)["functions"].items():
+        # On a busy machine what burns waits for a processor.
+        assert ran.functions(name, "total_wait_s") == pytest.approx(of["wait_s"], abs=4 * WAIT_PERIOD_S, rel=0.1), name
+
+
+def test_sums_are_exact(python, run):
+    """What all lines got is what the thread's clock says, however short it ran."""
+    for seconds in (0, 0.05):
+        ran = run("--", python.path, TARGETS / "measured.py", seconds, "burn_python", "burn_sorted", "burn_kernel")
+        truth = json.loads(ran.result.stdout)["process_cpu_s"]
+        thread = ran.report["threads"][0]
+        sampled = sum(thread["sampled"]["cpu_s"].values())
+        assert sampled == pytest.approx(thread["cpu_s"], abs=1e-4)
+        # Before the agent: the dynamic linker's work. After the last look of the program's own: the interpreter's end.
+        assert truth - 0.02 < thread["cpu_s"] < truth + 0.2
+
+
+THREADS = BURN + """
+import json, threading
+spent = {}
+def work(name, seconds):
+    start = time.thread_time()
+    burn(seconds)
+    spent[name] = time.thread_time() - start
+threads = [threading.Thread(target=work, args=(f"worker{i}", 0.05 * (i + 1)), name=f"worker{i}") for i in range(5)]
+idle = threading.Event()
+threads.append(threading.Thread(target=idle.wait, name="idle", daemon=True))
+for thread in threads: thread.start()
+for thread in threads[:-1]: thread.join()
+print(json.dumps(spent))
+"""
+
+
+def test_each_thread_has_its_own_time(python, run, tmp_path):
+    (tmp_path / "x.py").write_text(THREADS)
+    ran = run("--", python.path, "x.py")
+    truth = json.loads(ran.result.stdout)
+    threads = {thread["name"]: thread for thread in ran.report["threads"]}
+    assert set(truth) | {"MainThread", "idle"} <= set(threads)
+    for name, seconds in truth.items():
+        assert threads[name]["cpu_s"] == pytest.approx(seconds, abs=0.01)
+        assert sum(threads[name]["sampled"]["cpu_s"].values()) == pytest.approx(threads[name]["cpu_s"], abs=1e-4)
+    assert threads["idle"]["cpu_s"] < 0.01
+
+
+GIL = BURN + """
+import json, threading
+spent = {}
+def work(name):
+    wall, cpu = time.perf_counter(), time.thread_time()
+    burn(0.4)
+    spent[name] = time.perf_counter() - wall - (time.thread_time() - cpu)
+threads = [threading.Thread(target=work, args=(f"worker{i}",)) for i in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(json.dumps(spent))
+"""
+
+
+def test_waiting_for_the_gil(python, run, tmp_path):
+    (tmp_path / "x.py").write_text(GIL)
+    ran = run("--", python.path, "x.py")
+    waited = sum(json.loads(ran.result.stdout).values())
+    assert ran.functions("burn", "total_wait_s") == pytest.approx(waited, rel=0.15, abs=6 * WAIT_PERIOD_S)
+    gil = ran.functions("burn", "total_gil_wait_s")
+    if python.free_threaded:
+        assert gil == 0
+    else:
+        # Three threads want one GIL: each has it a third of the time. On a busy machine they wait for a processor, too.
+        assert gil > 0.4
+        assert gil <= ran.functions("burn", "total_wait_s")
+
+
+CHILDREN = BURN + """
+import json, multiprocessing, subprocess
+def forked(): burn(0.1)
+def pooled(seconds): burn(seconds); return os.getpid()
+def started(): burn(0.1)
+def root(): burn(0.1)
+if __name__ == "__main__":
+    if sys.argv[1:] == ["child"]:
+        started()
+        sys.exit()
+    pids = {"root": os.getpid()}
+    pid = os.fork()
+    if pid == 0:
+        forked()
+        os._exit(0)
+    pids["forked"] = pid
+    os.waitpid(pid, 0)
+    child = subprocess.Popen([sys.executable, __file__, "child"])
+    pids["started"] = child.pid
+    child.wait()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        pids["pooled"] = pool.apply(pooled, (0.1,))
+    root()
+    print(json.dumps(pids))
+"""
+
+
+def seconds_by_process(path):
+    """{pid: {function: seconds of CPU}} of a capture, callees included, and the pids in their order."""
+    capture = capture_reader.Capture(Path(path).read_bytes())
+    pids, threads, seconds, order = {}, {}, {}, []
+    for record in capture.records():
+        if record["record"] == "process":
+            if record["number"] not in pids:
+                order.append(record["pid"])
+            pids[record["number"]] = record["pid"]
+        elif record["record"] == "thread":
+            threads[record["thread"]] = pids[record["process"]]
+        elif record["record"] == "sample":
+            of = seconds.setdefault(threads[record["thread"]], {})
+            for function in {frame["function"] for frame in record["stack"]}:
+                of[function] = of.get(function, 0) + record["weight_ns"] / 1e9
+    return seconds, order
+
+
+def test_children_are_processes_of_their_own(python, tmp_path):
+    script = tmp_path / "x.py"
+    script.write_text(CHILDREN)
+    result = strobe("run", "--quiet", "--capture", tmp_path / "c.strobe", "--", python.path, script, cwd=tmp_path)
+    assert result.returncode == 0, result
+    pids = json.loads(result.stdout)
+    seconds, order = seconds_by_process(tmp_path / "c.strobe")
+    assert order[0] == pids["root"]
+    assert len(order) == len(set(order)), order
+    for name, pid in pids.items():
+        assert seconds[pid][name] == pytest.approx(0.1, abs=2 * TICK_S), (name, seconds[pid])
+        assert not any(other in seconds[pid] for other in pids if other != name)
+
+
+EXEC = BURN + """
+def before(): burn(0.1)
+def after(): burn(0.1)
+if sys.argv[1:] == ["again"]:
+    after()
+else:
+    before()
+    print(os.getpid(), flush=True)
+    os.execv(sys.executable, [sys.executable, __file__, "again"])
+"""
+
+
+def test_a_program_that_execs_itself(python, tmp_path):
+    script = tmp_path / "x.py"
+    script.write_text(EXEC)
+    result = strobe("run", "--quiet", "--capture", tmp_path / "c.strobe", "--", python.path, script, cwd=tmp_path)
+    assert result.returncode == 0, result
+    seconds, order = seconds_by_process(tmp_path / "c.strobe")
+    assert order == [int(result.stdout)]
+    assert seconds[order[0]]["before"] == pytest.approx(0.1, abs=2 * TICK_S)
+    assert seconds[order[0]]["after"] == pytest.approx(0.1, abs=2 * TICK_S)
+
+
+ENDS = {
+    "exit": ("sys.exit(7)", 7),
+    "os_exit": ("os._exit(7)", 7),
+    "exception": ("raise KeyError", 1),
+    "sigkill": ("os.kill(os.getpid(), 9)", 137),
+    "sigterm": ("os.kill(os.getpid(), 15)", 143),
+    "abort": ("os.abort()", 134),
+    "in_thread": ("import threading; threading.Thread(target=os._exit, args=(7,)).start(); time.sleep(60)", 7),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_nothing_is_lost_however_it_ends(python, run, tmp_path, how):
+    code, status = ENDS[how]
+    (tmp_path / "x.py").write_text(BURN + f"burn(0.2)\n{code}\n")
+    ran = run("--", python.path, "x.py", status=status)
+    assert ran.cpu("burn") == pytest.approx(0.2, abs=2 * TICK_S)
+
+
+def test_a_program_runs_on_when_strobe_is_killed(any_python, tmp_path):
+    code = BURN + "print('ready', flush=True)\nsys.stdin.readline()\nburn(0.2)\nprint('end')\n"
+    command = [STROBE, "run", "--capture", tmp_path / "c.strobe", "--", any_python.path, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout.readline() == b"ready\n"
+        running.kill()
+        assert running.wait(timeout=harness.TIMEOUT_S) == -signal.SIGKILL
+        out, _ = running.communicate(b"\n", timeout=harness.TIMEOUT_S)
+    assert out == b"end\n"
+    # What it had is there, and the next one clears up behind it.
+    report = strobe("report", "-f", "json", tmp_path / "c.strobe")
+    assert report.returncode == 6 and json.loads(report.stdout)["mode"] == "run"
+    assert strobe("run", "--no-capture", "--", any_python.path, "-c", "pass").returncode == 0
+    assert not list(Path("/dev/shm").glob("strobe-agent-*")) or live_strobes()
+
+
+def live_strobes():
+    """Whether another strobe of this machine is at work."""
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if comm.read_text() == "strobe\n":
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def test_streams_are_the_programs_own(any_python):
+    code = "import sys; d = sys.stdin.buffer.read(); sys.stdout.buffer.write(d[::-1]); sys.stderr.write('own words\\n')"
+    data = bytes(range(256)) * 1000
+    command = [STROBE, "run", "--no-capture", "--", any_python.path, "-c", code]
+    done = subprocess.run(command, input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+    assert done.returncode == 0
+    assert done.stdout == data[::-1]
+    assert b"own words\n" in done.stderr
+
+
+def test_forms_and_their_arguments(any_python, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(any_python.path)
+    environment = dict(os.environ, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    say = "import json, sys; print(json.dumps([list(sys.version_info[:3]), sys.argv[1:]]))\n"
+    (tmp_path / "mod.py").write_text(say)
+    for form in (["mod.py"], ["-m", "mod"], ["-c", say]):
+        result = strobe("run", "--no-capture", *form, "-r", "--", "x", env=environment, cwd=tmp_path)
+        assert result.returncode == 0, result
+        assert json.loads(result.stdout) == [list(any_python.version), ["-r", "--", "x"]]
+
+
+def test_the_environment(any_python):
+    """What else is preloaded stays, behind the agent; nothing else is changed."""
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    environment = dict(os.environ, MARK="kept", LD_PRELOAD="libm.so.6")
+    result = strobe("run", "--no-capture", "--", any_python.path, "-c", code, env=environment)
+    seen = json.loads(result.stdout)
+    agent = str(STROBE.parent / "libstrobe-agent.so")
+    assert seen.pop("LD_PRELOAD") == f"{agent}:libm.so.6"
+    added = {name for name in seen if name not in environment}
+    assert all(name.startswith("STROBE_AGENT_") for name in added - {"LC_CTYPE"}), added
+    assert {name: seen.get(name) for name in environment if name != "LD_PRELOAD"} == {
+        name: value for name, value in environment.items() if name != "LD_PRELOAD"
+    }
+
+
+def test_what_is_not_python(tmp_path):
+    result = strobe("run", "--", "sh", "-c", "echo out; exit 4", cwd=tmp_path)
+    assert result.returncode == 4
+    assert result.stdout == "out\n"
+    assert re.fullmatch(r"strobe: nothing was sampled[^\n]*\n", result.stderr), result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shell_that_starts_python(any_python, run):
+    ran = run("--", "sh", "-c", f"{any_python.path} -c '{BURN}burn(0.1)'; exit 3", status=3)
+    assert ran.cpu("burn") == pytest.approx(0.1, abs=2 * TICK_S)
+
+
+def elf(machine=None, interpreter=None):
+    """An executable for this machine that exits with 7, or claims to be for another or to want an interpreter."""
+    code = b"\xb8\x3c\x00\x00\x00\xbf\x07\x00\x00\x00\x0f\x05"  # exit(7)
+    path = (interpreter or "").encode() + b"\0"
+    count = 2 if interpreter else 1
+    offset = 64 + 56 * count
+    base = 0x400000
+    header = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 2, machine or 62, 1, base + offset, 64, 0, 0, 64, 56, count, 0, 0, 0)
+    body = code + path
+    segments = b""
+    if interpreter:
+        at = offset + len(code)
+        segments += struct.pack("<IIQQQQQQ", 3, 4, at, base + at, base + at, len(path), len(path), 1)
+    size = offset + len(body)
+    segments += struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 0x1000)
+    return header + segments + body
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is in x86-64's machine code")
+@pytest.mark.parametrize(
+    "program,said,status",
+    [
+        (elf(), "is linked statically", 7),
+        (elf(machine=183), "is for another architecture", 126),
+        (elf(interpreter="/lib/ld-musl-x86_64.so.1"), "uses musl", None),
+    ],
+    ids=["static", "aarch64", "musl"],
+)
+def test_programs_that_the_agent_cannot_be_loaded_into(tmp_path, program, said, status):
+    """Directly and behind a script's first line: it is said, and what runs runs all the same."""
+    (tmp_path / "program").write_bytes(program)
+    (tmp_path / "script").write_text(f"#! {tmp_path / 'program'} -x\n")
+    for name in ("program", "script"):
+        (tmp_path / name).chmod(0o755)
+        result = strobe("run", "--", f"./{name}", cwd=tmp_path)
+        assert status is None or result.returncode == status
+        first = result.stderr.splitlines()[0]
+        assert first.startswith("strobe: ") and said in first and "--no-agent" in first, result.stderr
+
+
+def wait_for_agent(target_pid):
+    """Waits until the agent is in the process: it maps its region before the program's first line."""
+    assert "libstrobe-agent.so" in Path(f"/proc/{target_pid}/maps").read_text()
+
+
+ON_DEMAND = BURN + """
+def before(): burn(0.2)
+def during(): burn(0.2)
+def after(): burn(0.2)
+for part in (before, during, after):
+    print(os.getpid(), flush=True)
+    sys.stdin.readline()
+    part()
+"""
+
+
+def test_on_demand(python, tmp_path):
+    report = tmp_path / "report.json"
+    command = [STROBE, "run", "--no-capture", "--on-demand", "-o", report, "--", python.path, "-c", ON_DEMAND]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        pid = int(running.stdout.readline())
+        for control in (None, "start", "stop"):
+            if control is not None:
+                assert int(running.stdout.readline()) == pid
+                told = strobe(control, pid)
+                assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+            running.stdin.write(b"\n")
+            running.stdin.flush()
+        running.communicate(timeout=harness.TIMEOUT_S)
+    assert running.returncode == 0
+    rows = {row["function"]: sum(row["cpu_s"].values()) for row in json.loads(report.read_text())["functions"]}
+    total = {row["function"]: row["total_cpu_s"] for row in json.loads(report.read_text())["functions"]}
+    assert total["during"] == pytest.approx(0.2, abs=3 * TICK_S), total
+    assert total.get("before", 0) <= TICK_S and total.get("after", 0) <= TICK_S, (total, rows)
+
+
+def test_control_of_what_is_not_under_strobe(any_python):
+    harness.assert_refuses(strobe("start", 2**22 + 1), harness.NO_PROCESS)
+    for arguments in (["start"], ["stop", "x"], ["stop", 1, 2]):
+        harness.assert_refuses(strobe(*arguments), harness.USAGE)
+    code = "print('ready', flush=True); input()"
+    with subprocess.Popen([any_python.path, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout.readline() == b"ready\n"
+        result = strobe("stop", running.pid)
+        harness.assert_refuses(result, harness.FAILED)
+        assert "does not run under 'strobe run'" in result.stderr
+        running.communicate(b"\n", timeout=harness.TIMEOUT_S)
+
+
+def test_sampling_ends_before_the_program(any_python, run):
+    ran = run("--", any_python.path, "-c", BURN + "burn(0.5); print('end')", options=["-d", 0.2])
+    assert ran.result.stdout == "end\n"
+    assert ran.cpu("burn") < 0.3
+
+
+def test_the_rate(any_python, run):
+    """It reaches the kernel's own limit, and a lower one is kept."""
+    for rate in (50, 100):
+        ran = run("--", any_python.path, "-c", BURN + "burn(1.0)", options=["-r", rate])
+        samples = ran.functions("burn", "samples")
+        assert rate * 0.6 <= samples <= rate * 1.1 + 2
+        assert ran.cpu("burn") == pytest.approx(1.0, abs=2.5 / rate)
+        assert ran.report["rate_hz"] == rate
+
+
+def test_progress_is_one_line_on_a_terminal(any_python, tmp_path):
+    ours, theirs = pty.openpty()
+    command = [STROBE, "run", "--progress", "--no-capture", "--quiet", "--", any_python.path, "-c", BURN + "burn(0.7)"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs, cwd=tmp_path):
+        os.close(theirs)
+        said = b""
+        while True:
+            try:
+                part = os.read(ours, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            said += part
+    os.close(ours)
+    assert b"\r" in said
+    # --quiet keeps it quiet.
+    assert b"samples\x1b[K" not in said
+
+
+def test_help_names_the_commands():
+    words = strobe("run", "--help").stdout
+    assert "--on-demand" in words and "--progress" in words
