@@ -11,7 +11,7 @@ enum {
     MAX_LINETABLE_BYTES = 16 << 20,
     MAX_BYTECODE_BYTES = 256 << 20,
     /* What each instruction can do is known of functions up to this size. */
-    MAX_STEPS_BYTECODE_BYTES = 16 << 20,
+    MAX_STUDIED_BYTECODE_BYTES = 16 << 20,
     MAX_TLBC_ENTRIES = 1 << 20,
     /* sizeof(PyCodeObject) is 200 to 220 bytes, 3.8 to 3.15. */
     MAX_HEADER_BYTES = 1024,
@@ -270,9 +270,14 @@ static void make_steps(struct code_cache *cache, struct code *code, const uint8_
     code->steps = steps;
 }
 
+/* What a code object claims of its size is not believed without end: memory is taken for it before it is read. */
+static bool is_too_much_to_study(const struct code_cache *cache, const struct code *code) {
+    return code->bytecode_bytes > MAX_STUDIED_BYTECODE_BYTES || cache->arena.size_bytes > MAX_CACHE_BYTES;
+}
+
 static void read_steps(struct code_cache *cache, struct code *code) {
     code->steps_known = true;
-    if (code->bytecode_bytes > MAX_STEPS_BYTECODE_BYTES || cache->arena.size_bytes > MAX_CACHE_BYTES)
+    if (is_too_much_to_study(cache, code))
         return;
     uint8_t *bytecode = malloc(code->bytecode_bytes + 1);
     if (bytecode != NULL && read_bytecode(cache, code, bytecode) == STATUS_OK)
@@ -291,17 +296,23 @@ struct code_step code_cache_step(struct code_cache *cache, const struct code *co
     return (struct code_step){(enum opcode_family)(step & ~STEP_ENTERS), (step & STEP_ENTERS) != 0};
 }
 
-static void find_callee_slots(struct code_cache *cache, struct code *code) {
+static void make_callee_slots(struct code_cache *cache, struct code *code, const uint8_t *bytecode) {
     size_t units = code->bytecode_bytes / CODE_UNIT_BYTES;
-    remote_addr address = 0;
-    code->callee_slots_known = true;
-    uint8_t *bytecode = malloc(code->bytecode_bytes + 1);
     struct callee_slot *slots = arena_take(&cache->arena, (units + 1) * sizeof slots[0]);
-    if (bytecode != NULL && slots != NULL && find_bytecode(cache, code, &address) == STATUS_OK &&
-        memory_read(cache->runtime->objects, address, bytecode, code->bytecode_bytes) == STATUS_OK &&
-        callee_slots_find((uint32_t)layout_minor(&cache->runtime->layout), bytecode, units, slots) == STATUS_OK)
-        code->callee_slots = slots;
+    if (slots == NULL)
+        return;
     cache->size_bytes += units * sizeof slots[0];
+    if (callee_slots_find((uint32_t)layout_minor(&cache->runtime->layout), bytecode, units, slots) == STATUS_OK)
+        code->callee_slots = slots;
+}
+
+static void find_callee_slots(struct code_cache *cache, struct code *code) {
+    code->callee_slots_known = true;
+    if (is_too_much_to_study(cache, code))
+        return;
+    uint8_t *bytecode = malloc(code->bytecode_bytes + 1);
+    if (bytecode != NULL && read_bytecode(cache, code, bytecode) == STATUS_OK)
+        make_callee_slots(cache, code, bytecode);
     free(bytecode);
 }
 
