@@ -31,7 +31,7 @@ static void look_at_process(struct agent_process *made) {
 }
 
 enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial,
-                              struct sample_sink *sink, struct agent_process **result) {
+                              struct agent_process **result) {
     const struct wire_region *facts = &region->facts;
     uint64_t now_ns = clock_monotonic_ns();
     uint64_t start_ns = facts->start_ns < now_ns ? facts->start_ns : now_ns;
@@ -57,7 +57,14 @@ enum status agent_process_new(const char *name, struct agent_region *region, uin
     };
     look_at_process(made);
     *result = made;
-    return sink->process_started(sink, &made->sampled);
+    return STATUS_OK;
+}
+
+static bool has_written(const struct agent_process *process) {
+    for (uint32_t i = 0; i < WIRE_SLOTS; i++)
+        if (atomic_load_explicit(&agent_region_slot(process->region, i)->written, memory_order_relaxed) > 0)
+            return true;
+    return agent_region_state(process->region) == WIRE_ENDED;
 }
 
 static struct agent_reading reading_of(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
@@ -120,6 +127,11 @@ static enum status attend_slot(struct agent_process *process, const struct agent
 enum status agent_process_drain(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
                                 void *scratch, bool everything, uint64_t now_ns) {
     struct agent_reading reading = reading_of(process, sink, native_boundaries, scratch);
+    if (!process->told && process->region->facts.forked && !has_written(process))
+        return STATUS_OK;
+    if (!process->told)
+        TRY(sink->process_started(sink, &process->sampled));
+    process->told = true;
     uint32_t limit = process->slot_limit + SLOTS_AHEAD < WIRE_SLOTS ? process->slot_limit + SLOTS_AHEAD : WIRE_SLOTS;
     if (everything || now_ns - process->slots_seen_ns >= ALL_SLOTS_PERIOD_NS) {
         process->slots_seen_ns = now_ns;
@@ -150,7 +162,9 @@ enum status agent_process_free(struct agent_process *process, struct sample_sink
         enum status ended = process->threads[i] != NULL ? end_thread(process, sink, i) : STATUS_OK;
         status = status == STATUS_OK ? ended : status;
     }
-    enum status ended = sink->process_ended(sink, &process->sampled, &process->counters);
+    enum status ended = STATUS_OK;
+    if (process->told)
+        ended = sink->process_ended(sink, &process->sampled, &process->counters);
     cpu_split_free(process->split);
     memory_pages_release(&process->pages);
     agent_codes_release(&process->codes);

@@ -22,16 +22,19 @@ struct agent_process {
     uint64_t slots_seen_ns;                   /* when that was */
     uint64_t alive_ns;                        /* when it was last known to be alive */
     uint64_t no_slot_seen;
+    bool told; /* the sink knows of it */
     bool off_told;
 };
 
-/* Takes over the region. Tells the sink of the process. `last_serial` is the session's. */
+/* Takes over the region. `last_serial` is the session's. */
 enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial,
-                              struct sample_sink *sink, struct agent_process **process) MUST_USE;
-/* Tells the sink that its threads and the process have ended, and frees it. */
+                              struct agent_process **process) MUST_USE;
+/* Tells the sink that its threads and the process have ended, if it knows of it, and frees it. */
 enum status agent_process_free(struct agent_process *process, struct sample_sink *sink) MUST_USE;
 
-/* Takes what stands in its rings. `everything`: all slots are looked at, not only those that are likely to be in use.
+/* Takes what stands in its rings. The sink is told of the process first; of a forked one only when there is something
+ * in them, for most forks exec at once. `everything`: all slots are looked at, not only those that are likely to be in
+ * use.
  */
 enum status agent_process_drain(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
                                 void *scratch, bool everything, uint64_t now_ns) MUST_USE;

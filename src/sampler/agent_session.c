@@ -179,7 +179,7 @@ static enum status take_region(struct agent_session *session, const char *name, 
         agent_region_close(region);
         return status == STATUS_LIMIT ? STATUS_OK : status;
     }
-    status = agent_process_new(name, region, &session->last_serial, session->sink, &process);
+    status = agent_process_new(name, region, &session->last_serial, &process);
     if (process != NULL)
         session->processes[session->count++] = process;
     session->process_count += process != NULL;

@@ -208,13 +208,12 @@ static enum status sweep(struct roster *roster, uint64_t before_ns) {
     return STATUS_OK;
 }
 
-/* After an exec the agent's process is another one, and the one from outside is the same. */
+/* After an exec the agent's process is another one, and the one from outside is the same. Ids are not used again as
+ * soon as one is forgotten here. */
 static struct roster_process *find_process(const struct roster *roster, const struct sampled_process *told, int side) {
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_process *process = roster->processes[i];
-        if (process->merged.pid != told->pid || process->sides[side] != NULL)
-            continue;
-        if (!process->seen[side] || process->sides[SIDES - 1 - side] != NULL)
+        if (process->merged.pid == told->pid && process->sides[side] == NULL)
             return process;
     }
     return NULL;
