@@ -85,22 +85,42 @@ def test_parts_of_cpu_time(python, run):
 
 
 def test_waiting_of_each_function(python, run):
-    ran = run("--", python.path, TARGETS / "measured.py", 0.3, "burn_python", "wait_sleep", "wait_pipe")
+    kinds = ["burn_python", "wait_sleep", "wait_select", "wait_lock", "wait_often"]
+    ran = run("--", python.path, TARGETS / "measured.py", 0.3, *kinds)
+    # On a busy machine what burns waits for a processor; and strobe does, too: looks that it missed are an uncertainty.
+    bound_s = (4 + ran.report["samples"]["missed"]) * WAIT_PERIOD_S
     for name, of in json.loads(ran.result.stdout)["functions"].items():
-        # On a busy machine what burns waits for a processor.
-        assert ran.functions(name, "total_wait_s") == pytest.approx(of["wait_s"], abs=4 * WAIT_PERIOD_S, rel=0.1), name
+        assert ran.functions(name, "total_wait_s") == pytest.approx(of["wait_s"], abs=bound_s, rel=0.1), name
 
 
-def test_sums_are_exact(python, run):
-    """What all lines got is what the thread's clock says, however short it ran."""
-    for seconds in (0, 0.05):
-        ran = run("--", python.path, TARGETS / "measured.py", seconds, "burn_python", "burn_sorted", "burn_kernel")
-        truth = json.loads(ran.result.stdout)["process_cpu_s"]
-        thread = ran.report["threads"][0]
-        sampled = sum(thread["sampled"]["cpu_s"].values())
-        assert sampled == pytest.approx(thread["cpu_s"], abs=1e-4)
-        # Before the agent: the dynamic linker's work. After the last look of the program's own: the interpreter's end.
-        assert truth - 0.02 < thread["cpu_s"] < truth + 0.2
+def weights_of(path):
+    """{native id: seconds of all samples}, {native id: seconds by its clock} of the threads of a capture."""
+    threads, weights, clocks = {}, {}, {}
+    for record in capture_reader.Capture(Path(path).read_bytes()).records():
+        if record["record"] == "thread":
+            threads[record["thread"]] = record["native_id"]
+        elif record["record"] == "sample":
+            native_id = threads[record["thread"]]
+            weights[native_id] = weights.get(native_id, 0) + record["weight_ns"] / 1e9
+        elif record["record"] == "thread_cpu":
+            clocks[threads[record["thread"]]] = record["cpu_ns"] / 1e9
+    return weights, clocks
+
+
+@pytest.mark.parametrize("seconds", [0, 0.05])
+def test_sums_are_exact(python, tmp_path, seconds):
+    """What all stacks got is what the thread's clock says, however short it ran."""
+    capture = tmp_path / "c.strobe"
+    program = [python.path, TARGETS / "measured.py", seconds, "burn_python", "burn_sorted", "burn_kernel"]
+    result = strobe("run", "--capture", capture, "--", *program, cwd=tmp_path)
+    assert result.returncode == 0, result
+    weights, clocks = weights_of(capture)
+    assert list(weights) == list(clocks)
+    (native_id,) = clocks
+    assert weights[native_id] == pytest.approx(clocks[native_id], abs=1e-4)
+    # Before the agent there is the dynamic linker's work, after the program's own last look the interpreter's end.
+    own = json.loads(result.stdout)["process_cpu_s"]
+    assert own - 0.03 < clocks[native_id] < own + 0.3
 
 
 THREADS = BURN + """
@@ -127,7 +147,6 @@ def test_each_thread_has_its_own_time(python, run, tmp_path):
     assert set(truth) | {"MainThread", "idle"} <= set(threads)
     for name, seconds in truth.items():
         assert threads[name]["cpu_s"] == pytest.approx(seconds, abs=0.01)
-        assert sum(threads[name]["sampled"]["cpu_s"].values()) == pytest.approx(threads[name]["cpu_s"], abs=1e-4)
     assert threads["idle"]["cpu_s"] < 0.01
 
 
@@ -149,7 +168,8 @@ def test_waiting_for_the_gil(python, run, tmp_path):
     (tmp_path / "x.py").write_text(GIL)
     ran = run("--", python.path, "x.py")
     waited = sum(json.loads(ran.result.stdout).values())
-    assert ran.functions("burn", "total_wait_s") == pytest.approx(waited, rel=0.15, abs=6 * WAIT_PERIOD_S)
+    bound_s = (6 + 3 * ran.report["samples"]["missed"]) * WAIT_PERIOD_S
+    assert ran.functions("burn", "total_wait_s") == pytest.approx(waited, rel=0.15, abs=bound_s)
     gil = ran.functions("burn", "total_gil_wait_s")
     if python.free_threaded:
         assert gil == 0
