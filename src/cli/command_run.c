@@ -117,6 +117,8 @@ static bool poll_command(void *context) {
 
 static enum status begin(void *context, struct sampler *sampler, struct error *error) {
     const struct run *run = context;
+    if (run->agents != NULL && !run->options->sampling.sampler.children)
+        agent_session_ignore_others(run->agents, spawn_pid(run->spawn));
     TRY(sampler_expect(sampler, spawn_pid(run->spawn), error));
     return spawn_start(run->spawn, error);
 }

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The agent gives the lowest free slot to a new thread: it is most likely not far behind those in use. */
 enum { SLOTS_AHEAD = 16 };
@@ -49,7 +50,8 @@ enum status agent_process_new(const char *name, struct agent_region *region, uin
                                        .last_serial = last_serial};
     made->sampled = (struct sampled_process){
         .pid = facts->pid,
-        .parent_pid = facts->parent_pid,
+        /* strobe itself is no parent to speak of. */
+        .parent_pid = facts->parent_pid != getpid() ? facts->parent_pid : 0,
         .version = facts->python_version,
         .free_threaded = facts->free_threaded != 0,
         .start_ns = start_ns,

@@ -31,6 +31,7 @@ struct agent_session {
     struct agent_folder folder;
     struct sample_sink *sink; /* NULL until it is started */
     bool native_boundaries;
+    pid_t only_pid; /* 0: all processes are of interest */
     struct agent_process **processes;
     size_t count, capacity;
     struct pending *pending;
@@ -81,6 +82,10 @@ const char *agent_session_folder(const struct agent_session *session) {
 void agent_session_start(struct agent_session *session, struct sample_sink *sink, bool native_boundaries) {
     session->sink = sink;
     session->native_boundaries = native_boundaries;
+}
+
+void agent_session_ignore_others(struct agent_session *session, pid_t pid) {
+    session->only_pid = pid;
 }
 
 int agent_session_fd(const struct agent_session *session) {
@@ -191,6 +196,12 @@ static enum status try_pending(struct agent_session *session, const struct pendi
                                bool *settled) {
     struct agent_region *region = NULL;
     enum status status = agent_region_open(session->folder.fd, pending->name, &region);
+    if (status == STATUS_OK && session->only_pid != 0 && region->facts.pid != session->only_pid) {
+        if (region->is_whole)
+            agent_region_control(region, WIRE_CONTROL_PAUSE);
+        agent_region_close(region);
+        status = STATUS_NOT_FOUND;
+    }
     *settled = status != STATUS_TORN || now_ns - pending->since_ns >= PATIENCE_NS;
     if (status == STATUS_OK && region->is_whole)
         return take_region(session, pending->name, region, now_ns);
