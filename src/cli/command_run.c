@@ -154,9 +154,6 @@ static void report(const struct run *run, const struct sampling *sampling, enum 
     if (status != STATUS_OK)
         (void)cli_fail(error);
     if (sampling->process_count > 0 && status == STATUS_OK) {
-        if (run->agents != NULL && agent_session_process_count(run->agents) == 0)
-            cli_say("the agent was not loaded into %s: only waiting was seen (--no-agent samples from outside)",
-                    command);
         (void)sampling_report(sampling);
         return;
     }

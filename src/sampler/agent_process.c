@@ -31,11 +31,12 @@ static void look_at_process(struct agent_process *made) {
         made->split = NULL;
 }
 
-enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial,
+enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial, uint64_t from_ns,
                               struct agent_process **result) {
     const struct wire_region *facts = &region->facts;
     uint64_t now_ns = clock_monotonic_ns();
     uint64_t start_ns = facts->start_ns < now_ns ? facts->start_ns : now_ns;
+    start_ns = start_ns > from_ns ? start_ns : from_ns;
     pid_t pid = 0;
     struct agent_process *made = calloc(1, sizeof *made);
     if (made == NULL) {
@@ -45,7 +46,7 @@ enum status agent_process_new(const char *name, struct agent_region *region, uin
     (void)agent_folder_parse_name(name, &pid, &made->incarnation);
     strcpy(made->name, name);
     made->region = region;
-    made->alive_ns = now_ns;
+    made->settled = facts->forked == 0;
     made->codes = (struct agent_codes){.format = linetable_format_of((int)(facts->python_version >> 16 & 0xff)),
                                        .last_serial = last_serial};
     made->sampled = (struct sampled_process){
@@ -79,6 +80,8 @@ static struct agent_reading reading_of(struct agent_process *process, struct sam
         .memory = process->sampled.process != NULL ? process_memory(process->sampled.process) : NULL,
         .native_boundaries = native_boundaries,
         .free_threaded = process->sampled.free_threaded,
+        .from_ns = process->sampled.start_ns,
+        .now_ns = clock_monotonic_ns(),
         .scratch = scratch,
     };
 }
@@ -129,7 +132,7 @@ static enum status attend_slot(struct agent_process *process, const struct agent
 enum status agent_process_drain(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
                                 void *scratch, bool everything, uint64_t now_ns) {
     struct agent_reading reading = reading_of(process, sink, native_boundaries, scratch);
-    if (!process->told && process->region->facts.forked && !has_written(process))
+    if (!process->told && !process->settled && !has_written(process))
         return STATUS_OK;
     if (!process->told)
         TRY(sink->process_started(sink, &process->sampled));
@@ -156,6 +159,20 @@ bool agent_process_alive(const struct agent_process *process) {
         return process_alive(process->sampled.process);
     /* It was gone before it could be opened, or may not be. */
     return kill(process->sampled.pid, 0) == 0 || errno != ESRCH;
+}
+
+bool agent_process_is_same(const struct agent_process *process) {
+    struct mappings mappings;
+    struct error ignored = {0};
+    const struct agent_region *region = process->region;
+    if (process->sampled.process == NULL ||
+        process_read_mappings(process->sampled.process, &mappings, &ignored) != STATUS_OK)
+        return true;
+    bool found = false;
+    for (size_t i = 0; i < mappings.count && !found; i++)
+        found = mappings.items[i].inode == region->inode && mappings.items[i].device == region->device;
+    mappings_release(&mappings);
+    return found;
 }
 
 enum status agent_process_free(struct agent_process *process, struct sample_sink *sink) {

@@ -28,6 +28,9 @@ enum status agent_session_drain(struct agent_session *session, uint64_t now_ns) 
  */
 enum status agent_session_finish(struct agent_session *session) MUST_USE;
 
+/* A Python process was seen from outside; it is complained of if it never had an agent. */
+void agent_session_note_missed(struct agent_session *session, pid_t pid);
+
 /* How many processes there were. */
 uint32_t agent_session_process_count(const struct agent_session *session);
 /* What the user should know of (an agent that has switched itself off), one line each; NULL: no more. Valid until the

@@ -444,3 +444,12 @@ def test_progress_is_one_line_on_a_terminal(any_python, tmp_path):
 def test_help_names_the_commands():
     words = strobe("run", "--help").stdout
     assert "--on-demand" in words and "--progress" in words
+
+
+def test_a_child_without_the_agent_is_said(any_python, tmp_path):
+    """One whose environment was emptied: its waiting is seen, from outside."""
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(0.3)'], env={})"
+    result = strobe("run", "--no-capture", "--", any_python.path, "-c", code, cwd=tmp_path)
+    assert result.returncode == 0
+    said = [line for line in result.stderr.splitlines() if line.startswith("strobe: ")]
+    assert len(said) == 1 and "was not loaded into process" in said[0] and "--no-agent" in said[0], said
