@@ -279,18 +279,40 @@ def test_nothing_is_lost_however_it_ends(python, run, tmp_path, how):
     assert ran.cpu("burn") == pytest.approx(0.2, abs=2 * TICK_S)
 
 
+RUNS_ON = BURN + """
+import threading
+going = threading.Event()
+def work():
+    while not going.is_set(): burn(0.01)
+worker = threading.Thread(target=work)
+worker.start()
+print('ready', flush=True)
+sys.stdin.readline()
+going.set()
+worker.join()
+burn(0.2)
+print('end')
+"""
+
+
 def test_a_program_runs_on_when_strobe_is_killed(any_python, tmp_path):
-    code = BURN + "print('ready', flush=True)\nsys.stdin.readline()\nburn(0.2)\nprint('end')\n"
-    command = [STROBE, "run", "--capture", tmp_path / "c.strobe", "--", any_python.path, "-c", code]
+    capture = tmp_path / "c.strobe"
+    command = [STROBE, "run", "--capture", capture, "--", any_python.path, "-c", RUNS_ON]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdout.readline() == b"ready\n"
+        # What was sampled is written once a second; nothing tells of that but the file.
+        deadline_s = time.monotonic() + harness.TIMEOUT_S
+        while capture.stat().st_size < 1000 and time.monotonic() < deadline_s:
+            time.sleep(0.01)
         running.kill()
         assert running.wait(timeout=harness.TIMEOUT_S) == -signal.SIGKILL
         out, _ = running.communicate(b"\n", timeout=harness.TIMEOUT_S)
     assert out == b"end\n"
     # What it had is there, and the next one clears up behind it.
-    report = strobe("report", "-f", "json", tmp_path / "c.strobe")
-    assert report.returncode == 6 and json.loads(report.stdout)["mode"] == "run"
+    result = strobe("report", "-f", "json", capture)
+    report = json.loads(result.stdout)
+    assert result.returncode == 6 and report["mode"] == "run"
+    assert any(row["function"] == "burn" for row in report["functions"])
     assert strobe("run", "--no-capture", "--", any_python.path, "-c", "pass").returncode == 0
     assert not list(Path("/dev/shm").glob("strobe-agent-*")) or live_strobes()
 
