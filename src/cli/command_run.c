@@ -117,6 +117,8 @@ static bool poll_command(void *context) {
 
 static enum status begin(void *context, struct sampler *sampler, struct error *error) {
     const struct run *run = context;
+    if (run->agents != NULL && !run->options->sampling.sampler.children)
+        agent_session_ignore_others(run->agents, spawn_pid(run->spawn));
     TRY(sampler_expect(sampler, spawn_pid(run->spawn), error));
     return spawn_start(run->spawn, error);
 }
@@ -152,9 +154,6 @@ static void report(const struct run *run, const struct sampling *sampling, enum 
     if (status != STATUS_OK)
         (void)cli_fail(error);
     if (sampling->process_count > 0 && status == STATUS_OK) {
-        if (run->agents != NULL && agent_session_process_count(run->agents) == 0)
-            cli_say("the agent was not loaded into %s: only waiting was seen (--no-agent samples from outside)",
-                    command);
         (void)sampling_report(sampling);
         return;
     }

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The agent gives the lowest free slot to a new thread: it is most likely not far behind those in use. */
 enum { SLOTS_AHEAD = 16 };
@@ -30,11 +31,12 @@ static void look_at_process(struct agent_process *made) {
         made->split = NULL;
 }
 
-enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial,
-                              struct sample_sink *sink, struct agent_process **result) {
+enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial, uint64_t from_ns,
+                              struct agent_process **result) {
     const struct wire_region *facts = &region->facts;
     uint64_t now_ns = clock_monotonic_ns();
     uint64_t start_ns = facts->start_ns < now_ns ? facts->start_ns : now_ns;
+    start_ns = start_ns > from_ns ? start_ns : from_ns;
     pid_t pid = 0;
     struct agent_process *made = calloc(1, sizeof *made);
     if (made == NULL) {
@@ -44,12 +46,13 @@ enum status agent_process_new(const char *name, struct agent_region *region, uin
     (void)agent_folder_parse_name(name, &pid, &made->incarnation);
     strcpy(made->name, name);
     made->region = region;
-    made->alive_ns = now_ns;
+    made->settled = facts->forked == 0;
     made->codes = (struct agent_codes){.format = linetable_format_of((int)(facts->python_version >> 16 & 0xff)),
                                        .last_serial = last_serial};
     made->sampled = (struct sampled_process){
         .pid = facts->pid,
-        .parent_pid = facts->parent_pid,
+        /* strobe itself is no parent to speak of. */
+        .parent_pid = facts->parent_pid != getpid() ? facts->parent_pid : 0,
         .version = facts->python_version,
         .free_threaded = facts->free_threaded != 0,
         .start_ns = start_ns,
@@ -57,7 +60,14 @@ enum status agent_process_new(const char *name, struct agent_region *region, uin
     };
     look_at_process(made);
     *result = made;
-    return sink->process_started(sink, &made->sampled);
+    return STATUS_OK;
+}
+
+static bool has_written(const struct agent_process *process) {
+    for (uint32_t i = 0; i < WIRE_SLOTS; i++)
+        if (atomic_load_explicit(&agent_region_slot(process->region, i)->written, memory_order_relaxed) > 0)
+            return true;
+    return agent_region_state(process->region) == WIRE_ENDED;
 }
 
 static struct agent_reading reading_of(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
@@ -70,6 +80,8 @@ static struct agent_reading reading_of(struct agent_process *process, struct sam
         .memory = process->sampled.process != NULL ? process_memory(process->sampled.process) : NULL,
         .native_boundaries = native_boundaries,
         .free_threaded = process->sampled.free_threaded,
+        .from_ns = process->sampled.start_ns,
+        .now_ns = clock_monotonic_ns(),
         .scratch = scratch,
     };
 }
@@ -120,6 +132,11 @@ static enum status attend_slot(struct agent_process *process, const struct agent
 enum status agent_process_drain(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
                                 void *scratch, bool everything, uint64_t now_ns) {
     struct agent_reading reading = reading_of(process, sink, native_boundaries, scratch);
+    if (!process->told && !process->settled && !has_written(process))
+        return STATUS_OK;
+    if (!process->told)
+        TRY(sink->process_started(sink, &process->sampled));
+    process->told = true;
     uint32_t limit = process->slot_limit + SLOTS_AHEAD < WIRE_SLOTS ? process->slot_limit + SLOTS_AHEAD : WIRE_SLOTS;
     if (everything || now_ns - process->slots_seen_ns >= ALL_SLOTS_PERIOD_NS) {
         process->slots_seen_ns = now_ns;
@@ -144,13 +161,29 @@ bool agent_process_alive(const struct agent_process *process) {
     return kill(process->sampled.pid, 0) == 0 || errno != ESRCH;
 }
 
+bool agent_process_is_same(const struct agent_process *process) {
+    struct mappings mappings;
+    struct error ignored = {0};
+    const struct agent_region *region = process->region;
+    if (process->sampled.process == NULL ||
+        process_read_mappings(process->sampled.process, &mappings, &ignored) != STATUS_OK)
+        return true;
+    bool found = false;
+    for (size_t i = 0; i < mappings.count && !found; i++)
+        found = mappings.items[i].inode == region->inode && mappings.items[i].device == region->device;
+    mappings_release(&mappings);
+    return found;
+}
+
 enum status agent_process_free(struct agent_process *process, struct sample_sink *sink) {
     enum status status = STATUS_OK;
     for (uint32_t i = 0; i < WIRE_SLOTS; i++) {
         enum status ended = process->threads[i] != NULL ? end_thread(process, sink, i) : STATUS_OK;
         status = status == STATUS_OK ? ended : status;
     }
-    enum status ended = sink->process_ended(sink, &process->sampled, &process->counters);
+    enum status ended = STATUS_OK;
+    if (process->told)
+        ended = sink->process_ended(sink, &process->sampled, &process->counters);
     cpu_split_free(process->split);
     memory_pages_release(&process->pages);
     agent_codes_release(&process->codes);

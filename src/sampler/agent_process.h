@@ -20,22 +20,27 @@ struct agent_process {
     struct agent_thread *threads[WIRE_SLOTS]; /* NULL: none has the slot */
     uint32_t slot_limit;                      /* no slot from here on was in use when last looked at all */
     uint64_t slots_seen_ns;                   /* when that was */
-    uint64_t alive_ns;                        /* when it was last known to be alive */
     uint64_t no_slot_seen;
+    bool told;    /* the sink knows of it */
+    bool settled; /* it is known to be what it was forked as */
     bool off_told;
 };
 
-/* Takes over the region. Tells the sink of the process. `last_serial` is the session's. */
-enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial,
-                              struct sample_sink *sink, struct agent_process **process) MUST_USE;
-/* Tells the sink that its threads and the process have ended, and frees it. */
+/* Takes over the region. `last_serial` is the session's, which has lasted since from_ns. */
+enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial, uint64_t from_ns,
+                              struct agent_process **process) MUST_USE;
+/* Tells the sink that its threads and the process have ended, if it knows of it, and frees it. */
 enum status agent_process_free(struct agent_process *process, struct sample_sink *sink) MUST_USE;
 
-/* Takes what stands in its rings. `everything`: all slots are looked at, not only those that are likely to be in use.
+/* Takes what stands in its rings. The sink is told of the process first; of a forked one only when there is something
+ * in them, for most forks exec at once. `everything`: all slots are looked at, not only those that are likely to be in
+ * use.
  */
 enum status agent_process_drain(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
                                 void *scratch, bool everything, uint64_t now_ns) MUST_USE;
 /* Whether it still lives, as far as can be told. */
 bool agent_process_alive(const struct agent_process *process);
+/* Whether it is still the program that made the region. True when that cannot be told. */
+bool agent_process_is_same(const struct agent_process *process);
 
 #endif

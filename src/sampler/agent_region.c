@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* All that is mapped, for the handler. Changed and touched by one thread only. */
@@ -67,7 +68,7 @@ static enum status open_file(int folder_fd, const char *name, struct agent_regio
         return errno == ENOENT ? STATUS_NOT_FOUND : STATUS_DAMAGED;
     if (fstat(region->fd, &info) != 0 || !S_ISREG(info.st_mode))
         return STATUS_DAMAGED;
-    region->device = info.st_dev;
+    region->device = major(info.st_dev) << 20 | minor(info.st_dev);
     region->inode = info.st_ino;
     /* It is made, then it gets its size. */
     region->is_whole = (uint64_t)info.st_size >= WIRE_REGION_BYTES;

@@ -19,7 +19,8 @@ struct shared_piece {
 
 struct agent_region {
     int fd;
-    uint64_t device, inode;
+    uint64_t inode; /* of its file, as struct mapping has them */
+    uint32_t device;
     bool is_whole;            /* else it has a header only */
     struct shared_piece head; /* header and slots */
     struct wire_region facts; /* of the header, what does not change, as it was when the region was opened */

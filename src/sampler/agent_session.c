@@ -11,6 +11,8 @@
 /* How often processes are asked whether they live, and the folder is searched where nothing tells of files. */
 static const uint64_t ALIVE_PERIOD_NS = 50 * NS_PER_MS;
 static const uint64_t SEARCH_PERIOD_NS = 50 * NS_PER_MS;
+/* How long a fork may take to exec. */
+static const uint64_t FORK_GRACE_NS = 20 * NS_PER_MS;
 /* How long a region may take from its making to its being finished. */
 static const uint64_t PATIENCE_NS = 10 * NS_PER_S;
 
@@ -31,13 +33,15 @@ struct agent_session {
     struct agent_folder folder;
     struct sample_sink *sink; /* NULL until it is started */
     bool native_boundaries;
+    pid_t only_pid; /* 0: all processes are of interest */
     struct agent_process **processes;
     size_t count, capacity;
+    struct map seen; /* ids of all processes that had an agent */
     struct pending *pending;
     size_t pending_count, pending_capacity;
     uint32_t process_count;
     uint32_t last_serial;
-    uint64_t now_ns, alive_ns, searched_ns;
+    uint64_t from_ns, now_ns, alive_ns, searched_ns;
     void *scratch;
     enum status news_status; /* of what the folder's callback could not return */
     char complaints[MAX_COMPLAINTS][COMPLAINT_BYTES];
@@ -53,6 +57,7 @@ enum status agent_session_open(struct agent_session **result, struct error *erro
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     }
     session->scratch = scratch;
+    session->from_ns = clock_monotonic_ns();
     session->last_serial = AGENT_CODE_FIRST_SERIAL;
     enum status status = agent_folder_open(&session->folder, error);
     if (status != STATUS_OK) {
@@ -70,6 +75,7 @@ void agent_session_close(struct agent_session *session) {
     agent_folder_close(&session->folder);
     free(session->processes);
     free(session->pending);
+    map_release(&session->seen);
     free(session->scratch);
     free(session);
 }
@@ -81,6 +87,10 @@ const char *agent_session_folder(const struct agent_session *session) {
 void agent_session_start(struct agent_session *session, struct sample_sink *sink, bool native_boundaries) {
     session->sink = sink;
     session->native_boundaries = native_boundaries;
+}
+
+void agent_session_ignore_others(struct agent_session *session, pid_t pid) {
+    session->only_pid = pid;
 }
 
 int agent_session_fd(const struct agent_session *session) {
@@ -100,6 +110,15 @@ static void complain(struct agent_session *session, pid_t pid, const char *reaso
     if (session->complaint_count < MAX_COMPLAINTS)
         (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
                        "the agent does not work in process %d: %s (--no-agent samples from outside)", (int)pid, reason);
+}
+
+void agent_session_note_missed(struct agent_session *session, pid_t pid) {
+    uint64_t ignored = 0;
+    if (!map_get(&session->seen, (uint64_t)pid, &ignored) && session->complaint_count < MAX_COMPLAINTS)
+        (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
+                       "the agent was not loaded into process %d: only its waiting was seen (--no-agent samples from "
+                       "outside)",
+                       (int)pid);
 }
 
 static bool is_known(const struct agent_session *session, const char *name) {
@@ -179,11 +198,12 @@ static enum status take_region(struct agent_session *session, const char *name, 
         agent_region_close(region);
         return status == STATUS_LIMIT ? STATUS_OK : status;
     }
-    status = agent_process_new(name, region, &session->last_serial, session->sink, &process);
+    status = agent_process_new(name, region, &session->last_serial, session->from_ns, &process);
     if (process != NULL)
         session->processes[session->count++] = process;
     session->process_count += process != NULL;
-    return status;
+    TRY(status);
+    return map_set(&session->seen, (uint64_t)process->sampled.pid, 1);
 }
 
 /* *settled: it need not be tried again. */
@@ -191,11 +211,18 @@ static enum status try_pending(struct agent_session *session, const struct pendi
                                bool *settled) {
     struct agent_region *region = NULL;
     enum status status = agent_region_open(session->folder.fd, pending->name, &region);
+    if (status == STATUS_OK && session->only_pid != 0 && region->facts.pid != session->only_pid) {
+        if (region->is_whole)
+            agent_region_control(region, WIRE_CONTROL_PAUSE);
+        agent_region_close(region);
+        status = STATUS_NOT_FOUND;
+    }
     *settled = status != STATUS_TORN || now_ns - pending->since_ns >= PATIENCE_NS;
     if (status == STATUS_OK && region->is_whole)
         return take_region(session, pending->name, region, now_ns);
     if (status == STATUS_OK) {
         complain(session, region->facts.pid, region->facts.reason);
+        status = map_set(&session->seen, (uint64_t)region->facts.pid, 1);
         agent_region_close(region);
     }
     if (*settled)
@@ -257,6 +284,14 @@ static void look_at_state(struct agent_session *session, struct agent_process *p
     complain(session, process->sampled.pid, reason);
 }
 
+/* A fork that has not exec'd by now is a process of its own. False: it has become a program without the agent. */
+static bool is_settled(struct agent_process *process, uint64_t now_ns) {
+    if (process->settled || now_ns - process->sampled.start_ns < FORK_GRACE_NS)
+        return true;
+    process->settled = agent_process_is_same(process);
+    return process->settled;
+}
+
 enum status agent_session_drain(struct agent_session *session, uint64_t now_ns) {
     TRY(agent_session_attend(session, now_ns));
     bool ask = now_ns - session->alive_ns >= ALIVE_PERIOD_NS;
@@ -264,7 +299,7 @@ enum status agent_session_drain(struct agent_session *session, uint64_t now_ns) 
     for (size_t i = session->count; i-- > 0;) {
         struct agent_process *process = session->processes[i];
         /* Asked first: what it wrote before it died is there by now. */
-        bool alive = !ask || agent_process_alive(process);
+        bool alive = (!ask || agent_process_alive(process)) && is_settled(process, now_ns);
         look_at_state(session, process);
         if (alive)
             TRY(drain_process(session, process, false, now_ns));

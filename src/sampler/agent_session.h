@@ -15,6 +15,9 @@ const char *agent_session_folder(const struct agent_session *session);
 /* From here on the sink (borrowed) hears of processes, threads and samples. native_boundaries: as in target_options. */
 void agent_session_start(struct agent_session *session, struct sample_sink *sink, bool native_boundaries);
 
+/* Only the process of this id is of interest; others are told not to sample. */
+void agent_session_ignore_others(struct agent_session *session, pid_t pid);
+
 /* For poll(2): readable when a process has come; -1 when that cannot be. */
 int agent_session_fd(const struct agent_session *session);
 /* Notices processes that have come. Cheap when there are none. */
@@ -24,6 +27,9 @@ enum status agent_session_drain(struct agent_session *session, uint64_t now_ns) 
 /* The same for the last time: processes that live on are told not to sample any more, and all are told to have ended.
  */
 enum status agent_session_finish(struct agent_session *session) MUST_USE;
+
+/* A Python process was seen from outside; it is complained of if it never had an agent. */
+void agent_session_note_missed(struct agent_session *session, pid_t pid);
 
 /* How many processes there were. */
 uint32_t agent_session_process_count(const struct agent_session *session);

@@ -1,5 +1,7 @@
 #include "sampler/agent_thread.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,9 +172,10 @@ static enum status hand_on(struct agent_thread *thread, const struct agent_readi
                            const struct sample_cpu *cpu, size_t unchanged) {
     bool attached = thread->has_sample && !reading->free_threaded &&
                     (thread->last.record.flags & (WIRE_SAMPLE_NO_PYTHON | WIRE_SAMPLE_DETACHED)) == 0;
+    time_ns = time_ns > reading->from_ns ? time_ns : reading->from_ns;
     struct sample sample = {
         .thread = &thread->sampled,
-        .time_ns = time_ns,
+        .time_ns = time_ns < reading->now_ns ? time_ns : reading->now_ns,
         .weight_ns = cpu->python_ns + cpu->native_ns + cpu->kernel_ns,
         .clock = SAMPLE_CLOCK_CPU,
         .cpu = *cpu,
@@ -186,7 +189,10 @@ static enum status hand_on(struct agent_thread *thread, const struct agent_readi
     return reading->sink->sample(reading->sink, &sample);
 }
 
-static uint64_t charge(struct agent_thread *thread, uint64_t cpu_ns) {
+/* More than all the time there was, and a clock's coarseness, is no CPU time. */
+static uint64_t charge(struct agent_thread *thread, const struct agent_reading *reading, uint64_t cpu_ns) {
+    uint64_t most_ns = thread->start_cpu_ns + (reading->now_ns - reading->from_ns) + NS_PER_S;
+    cpu_ns = cpu_ns < most_ns ? cpu_ns : most_ns;
     uint64_t weight_ns = cpu_ns > thread->charged_cpu_ns ? cpu_ns - thread->charged_cpu_ns : 0;
     thread->charged_cpu_ns += weight_ns;
     thread->sampled.cpu_ns = thread->charged_cpu_ns - thread->start_cpu_ns;
@@ -208,7 +214,7 @@ static enum status take_sample(struct agent_thread *thread, const struct agent_r
     size_t common = 0, unchanged = 0;
     TRY(take_frames(thread, reading, sample, frames, &common));
     TRY(show_frames(thread, reading, common, &unchanged));
-    uint64_t weight_ns = charge(thread, sample->cpu_ns);
+    uint64_t weight_ns = charge(thread, reading, sample->cpu_ns);
     bool in_python = thread->count > 0 && (sample->record.flags & WIRE_SAMPLE_NO_PYTHON) == 0;
     split_cpu(thread, reading, sample, words, in_python, weight_ns, &cpu);
     thread->last = *sample;
@@ -273,7 +279,7 @@ enum status agent_thread_drain(struct agent_thread *thread, const struct agent_r
 
 enum status agent_thread_finish(struct agent_thread *thread, const struct agent_reading *reading, uint64_t end_ns,
                                 uint64_t end_cpu_ns) {
-    uint64_t weight_ns = charge(thread, end_cpu_ns);
+    uint64_t weight_ns = charge(thread, reading, end_cpu_ns);
     if (weight_ns == 0)
         return STATUS_OK;
     struct sample_cpu cpu = thread->last_cpu;

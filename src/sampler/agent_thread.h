@@ -24,7 +24,8 @@ struct agent_reading {
     struct memory *memory;   /* NULL: likewise */
     bool native_boundaries;
     bool free_threaded;
-    void *scratch; /* WIRE_RING_BYTES, aligned: where a record is copied to before it is looked at */
+    uint64_t from_ns, now_ns; /* nothing in the rings is older or newer */
+    void *scratch;            /* WIRE_RING_BYTES, aligned: where a record is copied to before it is looked at */
 };
 
 struct agent_thread {

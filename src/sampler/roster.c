@@ -42,6 +42,8 @@ struct roster {
     struct roster_process **processes;
     size_t count, capacity;
     uint32_t next_number;
+    void (*missed)(void *context, const struct sampled_process *process);
+    void *context;
 };
 
 static struct side *side_of(struct sample_sink *sink) {
@@ -185,6 +187,8 @@ static enum status close_process(struct roster *roster, size_t index) {
     const struct sample_counters sum = {inside->taken + outside->taken, inside->missed + outside->missed,
                                         inside->inconsistent + outside->inconsistent, inside->errors + outside->errors};
     roster->processes[index] = roster->processes[--roster->count];
+    if (!process->seen[ROSTER_INSIDE])
+        roster->missed(roster->context, &process->merged);
     enum status status = sweep_threads(roster, process, UINT64_MAX);
     enum status ended = roster->sink->process_ended(roster->sink, &process->merged, &sum);
     map_release(&process->by_native_id);
@@ -208,13 +212,12 @@ static enum status sweep(struct roster *roster, uint64_t before_ns) {
     return STATUS_OK;
 }
 
-/* After an exec the agent's process is another one, and the one from outside is the same. */
+/* After an exec the agent's process is another one, and the one from outside is the same. Ids are not used again as
+ * soon as one is forgotten here. */
 static struct roster_process *find_process(const struct roster *roster, const struct sampled_process *told, int side) {
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_process *process = roster->processes[i];
-        if (process->merged.pid != told->pid || process->sides[side] != NULL)
-            continue;
-        if (!process->seen[side] || process->sides[SIDES - 1 - side] != NULL)
+        if (process->merged.pid == told->pid && process->sides[side] == NULL)
             return process;
     }
     return NULL;
@@ -317,11 +320,14 @@ static enum status code_forgotten(struct sample_sink *sink, struct sampled_proce
     return process != NULL ? behind->code_forgotten(behind, &process->merged) : STATUS_OK;
 }
 
-struct roster *roster_new(struct sample_sink *sink) {
+struct roster *roster_new(struct sample_sink *sink,
+                          void (*missed)(void *context, const struct sampled_process *process), void *context) {
     struct roster *roster = calloc(1, sizeof *roster);
     if (roster == NULL)
         return NULL;
     roster->sink = sink;
+    roster->missed = missed;
+    roster->context = context;
     for (int i = 0; i < SIDES; i++)
         roster->sides[i] = (struct side){
             .sink = {process_started, process_ended, thread_started, thread_renamed, thread_ended, take_sample, idle,

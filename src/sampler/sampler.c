@@ -36,9 +36,13 @@ struct sampler {
     uint64_t attended_ns;
 };
 
+static void note_missed(void *context, const struct sampled_process *process) {
+    agent_session_note_missed(context, process->pid);
+}
+
 /* What the agent sees and what is seen from outside are to be one process each. */
 static enum status join_agents(struct sampler *sampler, struct error *error) {
-    sampler->roster = roster_new(sampler->sink);
+    sampler->roster = roster_new(sampler->sink, note_missed, sampler->options->agents);
     if (sampler->roster == NULL)
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     sampler->sink = roster_sink(sampler->roster, ROSTER_OUTSIDE);

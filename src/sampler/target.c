@@ -320,11 +320,9 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
         thread->watch = NULL;
     if (thread->watch != NULL && thread_watch_activity(thread->watch, &thread->activity) == STATUS_OK)
         thread->cpu_start_ns = thread->activity.cpu_ns;
-    /* Waiting is counted from where its CPU time is. */
-    if (target->options.mode == SAMPLING_WAIT)
-        thread->sampled_ns = listing->now_ns;
-    thread->charged = thread->activity;
-    thread->ready_from_ns = thread->activity.delay_ns;
+    thread->wait.from = thread->activity;
+    thread->wait.from_ns = clock_monotonic_ns();
+    thread->wait.charged_delay_ns = thread->activity.delay_ns;
     thread->run = system != NULL ? system->state : THREAD_RUNNING;
     if (name != NULL)
         thread->sampled.name = strdup(name->name);

@@ -226,8 +226,7 @@ static bool is_wanted(const struct target_thread *thread, enum sampling_mode mod
 }
 
 static enum status hand_on_wait(struct target_thread *thread, struct sample_sink *sink,
-                                struct sample_counters *counters, uint64_t time_ns, uint64_t weight_ns,
-                                size_t unchanged) {
+                                struct sample_counters *counters, uint64_t time_ns, uint64_t weight_ns) {
     struct sample sample = {
         .thread = &thread->sampled,
         .time_ns = time_ns,
@@ -237,44 +236,45 @@ static enum status hand_on_wait(struct target_thread *thread, struct sample_sink
         .gil = thread->gil,
         .frames = thread->frames,
         .count = thread->count,
-        .unchanged = unchanged,
+        .unchanged = thread->wait.unchanged,
     };
     if (weight_ns == 0)
         return STATUS_OK;
+    thread->wait.unchanged = thread->count;
     counters->taken++;
     return sink->sample(sink, &sample);
 }
 
 /* Charges the stack at hand with all time up to until_ns in which the thread neither ran nor wanted to, and that no
  * stack was charged with yet: also with waits between the looks that none saw. So the sums are exact, and each place
- * that a thread waits at gets its share by the chance of being seen there. */
+ * that a thread waits at gets its share by the chance of being seen there. The clocks are not read at one instant, so
+ * that the sum can seem to shrink: then nothing is charged until it has grown again. */
 static enum status charge_wait(struct target_thread *thread, struct sample_sink *sink, struct sample_counters *counters,
-                               uint64_t until_ns, size_t unchanged) {
-    uint64_t wall_ns = until_ns - thread->sampled_ns;
-    uint64_t ran_ns = thread->activity.cpu_ns - thread->charged.cpu_ns;
-    uint64_t ready_ns = thread->activity.delay_ns - thread->ready_from_ns;
+                               uint64_t until_ns) {
+    const struct thread_activity *from = &thread->wait.from, *now = &thread->activity;
+    uint64_t wall_ns = until_ns > thread->wait.from_ns ? until_ns - thread->wait.from_ns : 0;
+    uint64_t other_ns = now->cpu_ns - from->cpu_ns + now->delay_ns - from->delay_ns + thread->wait.charged_ns;
+    uint64_t weight_ns = wall_ns > other_ns ? wall_ns - other_ns : 0;
     thread->sampled_ns = until_ns;
-    thread->charged.cpu_ns = thread->activity.cpu_ns;
-    thread->ready_from_ns = thread->activity.delay_ns;
-    return hand_on_wait(thread, sink, counters, until_ns, wall_ns > ran_ns + ready_ns ? wall_ns - ran_ns - ready_ns : 0,
-                        unchanged);
+    thread->wait.charged_ns += weight_ns;
+    return hand_on_wait(thread, sink, counters, until_ns, weight_ns);
 }
 
 /* The same for the time in which it was ready and others had the processors: the place that it runs at waited. */
-static enum status charge_delay(struct target_thread *thread, const struct thread_look *look, size_t unchanged) {
-    uint64_t delay_ns = thread->activity.delay_ns - thread->charged.delay_ns;
-    thread->charged.delay_ns = thread->activity.delay_ns;
-    return hand_on_wait(thread, look->sink, look->counters, look->now_ns, delay_ns, unchanged);
+static enum status charge_delay(struct target_thread *thread, const struct thread_look *look) {
+    uint64_t delay_ns = thread->activity.delay_ns - thread->wait.charged_delay_ns;
+    thread->wait.charged_delay_ns = thread->activity.delay_ns;
+    return hand_on_wait(thread, look->sink, look->counters, look->now_ns, delay_ns);
 }
 
 /* A long sleep is one sample, handed on when it is over, or now and then. */
 enum status target_thread_end_sleep(struct target_thread *thread, struct sample_sink *sink,
                                     struct sample_counters *counters) {
-    uint64_t asleep_ns = thread->asleep_ns;
-    thread->asleep_ns = 0;
+    uint64_t asleep_ns = thread->wait.asleep_ns;
+    thread->wait.asleep_ns = 0;
     if (asleep_ns <= thread->sampled_ns)
         return STATUS_OK;
-    return charge_wait(thread, sink, counters, asleep_ns, thread->count);
+    return charge_wait(thread, sink, counters, asleep_ns);
 }
 
 enum status target_thread_look_waiting(struct target_thread *thread, const struct thread_look *look) {
@@ -285,7 +285,7 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
         return STATUS_OK;
     enum status status = read_activity(thread, look->now_ns, &asleep);
     if (status == STATUS_OK && asleep && thread->has_stack) {
-        thread->asleep_ns = look->now_ns;
+        thread->wait.asleep_ns = look->now_ns;
         bool due = look->now_ns - thread->sampled_ns >= SLEEP_PERIOD_NS;
         return due ? target_thread_end_sleep(thread, look->sink, look->counters) : STATUS_OK;
     }
@@ -297,16 +297,18 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
     thread->sampled.cpu_ns = now.cpu_ns - thread->cpu_start_ns;
     thread->has_stack = false;
     bool runs = thread->run == THREAD_RUNNING;
-    if (runs && now.delay_ns - thread->charged.delay_ns < LEAST_DELAY_NS)
+    if (runs && now.delay_ns - thread->wait.charged_delay_ns < LEAST_DELAY_NS)
         return STATUS_OK;
     read_gil(thread, look);
     TRY(read_stack(thread, look, false, &unchanged, &taken));
     if (!taken)
         return STATUS_OK;
+    if (unchanged < thread->wait.unchanged)
+        thread->wait.unchanged = unchanged;
     if (runs)
-        return charge_delay(thread, look, unchanged);
+        return charge_delay(thread, look);
     thread->has_stack = true;
-    return charge_wait(thread, look->sink, look->counters, look->now_ns, unchanged);
+    return charge_wait(thread, look->sink, look->counters, look->now_ns);
 }
 
 enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) {

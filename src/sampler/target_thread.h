@@ -24,10 +24,15 @@ struct target_thread {
     uint64_t activity_read_ns;
     struct thread_activity activity_at_check; /* what it was when `run` was last read */
     remote_addr futex;                        /* that it waited on before the pause, when blocking */
-    /* Of a thread whose waiting is sampled: up to where its clocks are accounted for. */
-    struct thread_activity charged;
-    uint64_t ready_from_ns; /* what delay_ns was at sampled_ns */
-    uint64_t asleep_ns;     /* when it was last seen asleep where its stack is still the same; 0: not */
+    /* Of a thread whose waiting is sampled. */
+    struct {
+        struct thread_activity from; /* its clocks when watching it began, */
+        uint64_t from_ns;            /* and when that was */
+        uint64_t charged_ns;         /* what stacks have been charged with since */
+        uint64_t charged_delay_ns;   /* up to where its delay_ns is charged */
+        uint64_t asleep_ns;          /* when it was last seen asleep where its stack is still the same; 0: not */
+        size_t unchanged; /* so many frames are as they were when last handed on: not all stacks that are read are */
+    } wait;
     bool activity_known;
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool listed;                  /* mark of the list's last reading */

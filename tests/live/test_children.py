@@ -83,10 +83,14 @@ class Sampled:
         self.pids = [process["pid"] for process in self.processes]
 
 
-def run_children(python, script, *arguments, options=()):
+AGENT, OUTSIDE = [], ["--no-agent"]
+both_ways = pytest.mark.parametrize("how", [AGENT, OUTSIDE], ids=["agent", "outside"])
+
+
+def run_children(python, script, *arguments, options=OUTSIDE):
     """Runs a script under strobe; returns what its processes said, {name: (pid, parent)}, and the capture."""
     capture = Path(script).parent / "capture.strobe"
-    command = ["run", "--no-agent", *options, "--capture", capture, "--", python.path, script, *arguments]
+    command = ["run", *options, "--capture", capture, "--", python.path, script, *arguments]
     result = strobe(*command, cwd=Path(script).parent)
     assert result.returncode == 0, result.stderr
     said = [line.split() for line in result.stdout.splitlines()]
@@ -114,8 +118,9 @@ def script(tmp_path):
     return write
 
 
-def test_a_tree_of_processes(python, script):
-    names, sampled = run_children(python, script(TREE))
+@both_ways
+def test_a_tree_of_processes(python, script, how):
+    names, sampled = run_children(python, script(TREE), options=how)
     assert set(names) == {"root", "forked", "grandchild", "started"}
     assert_sampled(names, sampled)
     parents = {process["pid"]: process["parent_pid"] for process in sampled.processes}
@@ -130,13 +135,14 @@ def test_a_tree_of_processes(python, script):
     assert not any(name.startswith("burn_") for pid in others for name in sampled.seconds[pid])
 
 
-def test_only_the_root_when_so_wished(any_python, script):
-    names, sampled = run_children(any_python, script(TREE), options=["--no-children"])
+@both_ways
+def test_only_the_root_when_so_wished(any_python, script, how):
+    names, sampled = run_children(any_python, script(TREE), options=[*how, "--no-children"])
     assert sampled.pids == [names["root"][0]]
 
 
 def test_blocking(any_python, script):
-    names, sampled = run_children(any_python, script(TREE), options=["--blocking"])
+    names, sampled = run_children(any_python, script(TREE), options=["--no-agent", "--blocking"])
     assert_sampled(names, sampled)
 
 
@@ -152,9 +158,10 @@ if __name__ == "__main__":
 """
 
 
+@both_ways
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing(any_python, script, method):
-    names, sampled = run_children(any_python, script(MULTIPROCESSING), method)
+def test_multiprocessing(any_python, script, method, how):
+    names, sampled = run_children(any_python, script(MULTIPROCESSING), method, options=how)
     assert set(names) == {"root", "worker0", "worker1", "worker2"}
     assert_sampled(names, sampled)
 
@@ -172,9 +179,10 @@ burn("root", 0.05)
 """
 
 
-def test_many_short_lives(any_python, script):
+@both_ways
+def test_many_short_lives(any_python, script, how):
     """Sixty children, two at a time: none is lost, none is there twice."""
-    names, sampled = run_children(any_python, script(STORM), SHORT_LIFE_S)
+    names, sampled = run_children(any_python, script(STORM), SHORT_LIFE_S, options=how)
     assert len(names) == 61
     assert sorted(sampled.pids) == sorted(pid for pid, _ in names.values())
     # On a busy machine strobe may wait for a processor as long as one of them lives.

@@ -1,4 +1,4 @@
-"""`strobe run --no-agent`: the program must not notice strobe, and strobe must see the program."""
+"""`strobe run`, with the agent and without: the program must not notice strobe, and strobe must see the program."""
 
 import json
 import os
@@ -23,12 +23,25 @@ burn_here(0.15)
 """
 
 
-def run(*arguments, **options):
-    return strobe("run", "--no-agent", *arguments, **options)
+WAYS = {"agent": [], "outside": ["--no-agent"], "blocking": ["--no-agent", "--blocking"]}
+
+
+@pytest.fixture(params=WAYS)
+def way(request):
+    """The options that say how the program is sampled."""
+    return WAYS[request.param]
 
 
 @pytest.fixture
-def bare(any_python):
+def run(way):
+    def run_it(*arguments, **options):
+        return strobe("run", *way, *arguments, **options)
+
+    return run_it
+
+
+@pytest.fixture
+def bare(any_python, run):
     """Runs `python -c CODE` under strobe, with no capture and no words of strobe's but the report."""
 
     def run_code(code, *arguments, **options):
@@ -45,12 +58,11 @@ def path_with(tmp_path, any_python):
     return dict(os.environ, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
 
 
-@pytest.mark.parametrize("how", [[], ["--blocking"]], ids=["running", "blocking"])
-def test_a_script_is_sampled(python, how, tmp_path):
+def test_a_script_is_sampled(python, run, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(BURN)
     report = tmp_path / "report.json"
-    result = run("-r", 500, *how, "-o", report, "--", python.path, script, cwd=tmp_path)
+    result = run("-r", 500, "-o", report, "--", python.path, script, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     document = json.loads(report.read_text())
     assert document["mode"] == "run"
@@ -71,20 +83,19 @@ def test_exit_status(bare, code, status):
     assert ("words\n" in result.stderr) == (status == 1)
 
 
-@pytest.mark.parametrize("how", [[], ["--blocking"]], ids=["running", "blocking"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGABRT])
-def test_death_by_a_signal(any_python, number, how, tmp_path):
+def test_death_by_a_signal(any_python, run, number, tmp_path):
     code = f"import os, time\nt = time.time()\nwhile time.time() - t < 0.1: pass\nos.kill(os.getpid(), {int(number)})"
-    result = run("--no-capture", *how, "--", any_python.path, "-c", code, cwd=tmp_path)
+    result = run("--no-capture", "--", any_python.path, "-c", code, cwd=tmp_path)
     assert result.returncode == 128 + number
     assert not list(tmp_path.glob("*.strobe"))
 
 
-def test_streams_are_the_programs_own(any_python):
+def test_streams_are_the_programs_own(any_python, way):
     code = "import sys; d = sys.stdin.buffer.read(); sys.stdout.buffer.write(d[::-1]); sys.stderr.write('own words\\n')"
     data = bytes(range(256)) * 1000
     done = subprocess.run(
-        [STROBE, "run", "--no-agent", "--no-capture", "--", any_python.path, "-c", code],
+        [STROBE, "run", *way, "--no-capture", "--", any_python.path, "-c", code],
         input=data,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -95,23 +106,22 @@ def test_streams_are_the_programs_own(any_python):
     assert b"own words\n" in done.stderr
 
 
-def test_the_table_goes_to_standard_error(any_python, tmp_path):
+def test_the_table_goes_to_standard_error(any_python, run, tmp_path):
     result = run("--quiet", "--no-capture", "--", any_python.path, "-c", BURN, cwd=tmp_path)
     assert result.stdout == ""
     assert "burn_here" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_signal_dispositions_and_mask_are_inherited():
+def test_signal_dispositions_and_mask_are_inherited(run):
     """strobe itself ignores SIGPIPE and blocks what it passes on; the program must have what strobe was given."""
     command = ["grep", "^Sig[BIC]", "/proc/self/status"]
     bare = subprocess.run(command, stdout=subprocess.PIPE, timeout=60).stdout.decode()
     assert run("--", *command).stdout == bare
 
 
-@pytest.mark.parametrize("how", [[], ["--blocking"]], ids=["running", "blocking"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
-def test_signals_sent_to_strobe_reach_the_program(any_python, number, how):
+def test_signals_sent_to_strobe_reach_the_program(any_python, number, way):
     code = f"""
 import signal, sys
 def handle(number, frame):
@@ -122,7 +132,7 @@ print('ready', flush=True)
 while True: sum(range(1000))
 """
     with subprocess.Popen(
-        [STROBE, "run", "--no-agent", "--no-capture", *how, "--", any_python.path, "-c", code],
+        [STROBE, "run", *way, "--no-capture", "--", any_python.path, "-c", code],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as running:
@@ -133,7 +143,7 @@ while True: sum(range(1000))
     assert running.returncode == 9
 
 
-def test_forms_use_the_python3_of_the_path(path_with, any_python, tmp_path):
+def test_forms_use_the_python3_of_the_path(run, path_with, any_python, tmp_path):
     say = "import json, sys; print(json.dumps([list(sys.version_info[:3]), sys.argv]))\n"
     (tmp_path / "mod.py").write_text(say)
     for form, argv0 in (
@@ -147,14 +157,14 @@ def test_forms_use_the_python3_of_the_path(path_with, any_python, tmp_path):
         assert json.loads(result.stdout) == [list(any_python.version), [argv0, "-r", "--", "x", "--help"]]
 
 
-def test_a_shell_that_becomes_python_is_sampled(any_python, tmp_path):
+def test_a_shell_that_becomes_python_is_sampled(any_python, run, tmp_path):
     (tmp_path / "script.py").write_text(BURN)
     result = run("--no-capture", "--", "sh", "-c", f"exec {any_python.path} script.py", cwd=tmp_path)
     assert result.returncode == 0
     assert "burn_here" in result.stderr
 
 
-def test_what_is_not_python(tmp_path):
+def test_what_is_not_python(run, tmp_path):
     result = run("--", "sh", "-c", "echo out; exit 4", cwd=tmp_path)
     assert result.returncode == 4
     assert result.stdout == "out\n"
@@ -162,7 +172,7 @@ def test_what_is_not_python(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_commands_that_cannot_be_started(tmp_path):
+def test_commands_that_cannot_be_started(run, tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     for command, status in (("no-such-command", 127), (str(file), 126)):
@@ -184,7 +194,7 @@ def test_usage(tmp_path):
     assert "--no-agent" in strobe("run", "--blocking", "x.py").stderr
 
 
-def test_sampling_ends_before_the_program(any_python):
+def test_sampling_ends_before_the_program(any_python, run):
     result = run("--no-capture", "-d", "0.05", "--", any_python.path, "-c", BURN + "print('end')")
     assert result.returncode == 0
     assert result.stdout == "end\n"

@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import re
 import signal
 import struct
 import subprocess
@@ -85,22 +84,42 @@ def test_parts_of_cpu_time(python, run):
 
 
 def test_waiting_of_each_function(python, run):
-    ran = run("--", python.path, TARGETS / "measured.py", 0.3, "burn_python", "wait_sleep", "wait_pipe")
+    kinds = ["burn_python", "wait_sleep", "wait_select", "wait_lock", "wait_often"]
+    ran = run("--", python.path, TARGETS / "measured.py", 0.3, *kinds)
+    # On a busy machine what burns waits for a processor; and strobe does, too: looks that it missed are an uncertainty.
+    bound_s = (4 + ran.report["samples"]["missed"]) * WAIT_PERIOD_S
     for name, of in json.loads(ran.result.stdout)["functions"].items():
-        # On a busy machine what burns waits for a processor.
-        assert ran.functions(name, "total_wait_s") == pytest.approx(of["wait_s"], abs=4 * WAIT_PERIOD_S, rel=0.1), name
+        assert ran.functions(name, "total_wait_s") == pytest.approx(of["wait_s"], abs=bound_s, rel=0.1), name
 
 
-def test_sums_are_exact(python, run):
-    """What all lines got is what the thread's clock says, however short it ran."""
-    for seconds in (0, 0.05):
-        ran = run("--", python.path, TARGETS / "measured.py", seconds, "burn_python", "burn_sorted", "burn_kernel")
-        truth = json.loads(ran.result.stdout)["process_cpu_s"]
-        thread = ran.report["threads"][0]
-        sampled = sum(thread["sampled"]["cpu_s"].values())
-        assert sampled == pytest.approx(thread["cpu_s"], abs=1e-4)
-        # Before the agent: the dynamic linker's work. After the last look of the program's own: the interpreter's end.
-        assert truth - 0.02 < thread["cpu_s"] < truth + 0.2
+def weights_of(path):
+    """{native id: seconds of all samples}, {native id: seconds by its clock} of the threads of a capture."""
+    threads, weights, clocks = {}, {}, {}
+    for record in capture_reader.Capture(Path(path).read_bytes()).records():
+        if record["record"] == "thread":
+            threads[record["thread"]] = record["native_id"]
+        elif record["record"] == "sample":
+            native_id = threads[record["thread"]]
+            weights[native_id] = weights.get(native_id, 0) + record["weight_ns"] / 1e9
+        elif record["record"] == "thread_cpu":
+            clocks[threads[record["thread"]]] = record["cpu_ns"] / 1e9
+    return weights, clocks
+
+
+@pytest.mark.parametrize("seconds", [0, 0.05])
+def test_sums_are_exact(python, tmp_path, seconds):
+    """What all stacks got is what the thread's clock says, however short it ran."""
+    capture = tmp_path / "c.strobe"
+    program = [python.path, TARGETS / "measured.py", seconds, "burn_python", "burn_sorted", "burn_kernel"]
+    result = strobe("run", "--capture", capture, "--", *program, cwd=tmp_path)
+    assert result.returncode == 0, result
+    weights, clocks = weights_of(capture)
+    assert list(weights) == list(clocks)
+    (native_id,) = clocks
+    assert weights[native_id] == pytest.approx(clocks[native_id], abs=1e-4)
+    # Before the agent there is the dynamic linker's work, after the program's own last look the interpreter's end.
+    own = json.loads(result.stdout)["process_cpu_s"]
+    assert own - 0.03 < clocks[native_id] < own + 0.3
 
 
 THREADS = BURN + """
@@ -127,7 +146,6 @@ def test_each_thread_has_its_own_time(python, run, tmp_path):
     assert set(truth) | {"MainThread", "idle"} <= set(threads)
     for name, seconds in truth.items():
         assert threads[name]["cpu_s"] == pytest.approx(seconds, abs=0.01)
-        assert sum(threads[name]["sampled"]["cpu_s"].values()) == pytest.approx(threads[name]["cpu_s"], abs=1e-4)
     assert threads["idle"]["cpu_s"] < 0.01
 
 
@@ -149,7 +167,8 @@ def test_waiting_for_the_gil(python, run, tmp_path):
     (tmp_path / "x.py").write_text(GIL)
     ran = run("--", python.path, "x.py")
     waited = sum(json.loads(ran.result.stdout).values())
-    assert ran.functions("burn", "total_wait_s") == pytest.approx(waited, rel=0.15, abs=6 * WAIT_PERIOD_S)
+    bound_s = (6 + 3 * ran.report["samples"]["missed"]) * WAIT_PERIOD_S
+    assert ran.functions("burn", "total_wait_s") == pytest.approx(waited, rel=0.15, abs=bound_s)
     gil = ran.functions("burn", "total_gil_wait_s")
     if python.free_threaded:
         assert gil == 0
@@ -260,18 +279,40 @@ def test_nothing_is_lost_however_it_ends(python, run, tmp_path, how):
     assert ran.cpu("burn") == pytest.approx(0.2, abs=2 * TICK_S)
 
 
+RUNS_ON = BURN + """
+import threading
+going = threading.Event()
+def work():
+    while not going.is_set(): burn(0.01)
+worker = threading.Thread(target=work)
+worker.start()
+print('ready', flush=True)
+sys.stdin.readline()
+going.set()
+worker.join()
+burn(0.2)
+print('end')
+"""
+
+
 def test_a_program_runs_on_when_strobe_is_killed(any_python, tmp_path):
-    code = BURN + "print('ready', flush=True)\nsys.stdin.readline()\nburn(0.2)\nprint('end')\n"
-    command = [STROBE, "run", "--capture", tmp_path / "c.strobe", "--", any_python.path, "-c", code]
+    capture = tmp_path / "c.strobe"
+    command = [STROBE, "run", "--capture", capture, "--", any_python.path, "-c", RUNS_ON]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdout.readline() == b"ready\n"
+        # What was sampled is written once a second; nothing tells of that but the file.
+        deadline_s = time.monotonic() + harness.TIMEOUT_S
+        while capture.stat().st_size < 1000 and time.monotonic() < deadline_s:
+            time.sleep(0.01)
         running.kill()
         assert running.wait(timeout=harness.TIMEOUT_S) == -signal.SIGKILL
         out, _ = running.communicate(b"\n", timeout=harness.TIMEOUT_S)
     assert out == b"end\n"
     # What it had is there, and the next one clears up behind it.
-    report = strobe("report", "-f", "json", tmp_path / "c.strobe")
-    assert report.returncode == 6 and json.loads(report.stdout)["mode"] == "run"
+    result = strobe("report", "-f", "json", capture)
+    report = json.loads(result.stdout)
+    assert result.returncode == 6 and report["mode"] == "run"
+    assert any(row["function"] == "burn" for row in report["functions"])
     assert strobe("run", "--no-capture", "--", any_python.path, "-c", "pass").returncode == 0
     assert not list(Path("/dev/shm").glob("strobe-agent-*")) or live_strobes()
 
@@ -287,28 +328,6 @@ def live_strobes():
     return False
 
 
-def test_streams_are_the_programs_own(any_python):
-    code = "import sys; d = sys.stdin.buffer.read(); sys.stdout.buffer.write(d[::-1]); sys.stderr.write('own words\\n')"
-    data = bytes(range(256)) * 1000
-    command = [STROBE, "run", "--no-capture", "--", any_python.path, "-c", code]
-    done = subprocess.run(command, input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
-    assert done.returncode == 0
-    assert done.stdout == data[::-1]
-    assert b"own words\n" in done.stderr
-
-
-def test_forms_and_their_arguments(any_python, tmp_path):
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python3").symlink_to(any_python.path)
-    environment = dict(os.environ, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    say = "import json, sys; print(json.dumps([list(sys.version_info[:3]), sys.argv[1:]]))\n"
-    (tmp_path / "mod.py").write_text(say)
-    for form in (["mod.py"], ["-m", "mod"], ["-c", say]):
-        result = strobe("run", "--no-capture", *form, "-r", "--", "x", env=environment, cwd=tmp_path)
-        assert result.returncode == 0, result
-        assert json.loads(result.stdout) == [list(any_python.version), ["-r", "--", "x"]]
-
-
 def test_the_environment(any_python):
     """What else is preloaded stays, behind the agent; nothing else is changed."""
     code = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -322,14 +341,6 @@ def test_the_environment(any_python):
     assert {name: seen.get(name) for name in environment if name != "LD_PRELOAD"} == {
         name: value for name, value in environment.items() if name != "LD_PRELOAD"
     }
-
-
-def test_what_is_not_python(tmp_path):
-    result = strobe("run", "--", "sh", "-c", "echo out; exit 4", cwd=tmp_path)
-    assert result.returncode == 4
-    assert result.stdout == "out\n"
-    assert re.fullmatch(r"strobe: nothing was sampled[^\n]*\n", result.stderr), result.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_shell_that_starts_python(any_python, run):
@@ -378,11 +389,6 @@ def test_programs_that_the_agent_cannot_be_loaded_into(tmp_path, program, said, 
         assert first.startswith("strobe: ") and said in first and "--no-agent" in first, result.stderr
 
 
-def wait_for_agent(target_pid):
-    """Waits until the agent is in the process: it maps its region before the program's first line."""
-    assert "libstrobe-agent.so" in Path(f"/proc/{target_pid}/maps").read_text()
-
-
 ON_DEMAND = BURN + """
 def before(): burn(0.2)
 def during(): burn(0.2)
@@ -427,12 +433,6 @@ def test_control_of_what_is_not_under_strobe(any_python):
         running.communicate(b"\n", timeout=harness.TIMEOUT_S)
 
 
-def test_sampling_ends_before_the_program(any_python, run):
-    ran = run("--", any_python.path, "-c", BURN + "burn(0.5); print('end')", options=["-d", 0.2])
-    assert ran.result.stdout == "end\n"
-    assert ran.cpu("burn") < 0.3
-
-
 def test_the_rate(any_python, run):
     """It reaches the kernel's own limit, and a lower one is kept."""
     for rate in (50, 100):
@@ -466,3 +466,12 @@ def test_progress_is_one_line_on_a_terminal(any_python, tmp_path):
 def test_help_names_the_commands():
     words = strobe("run", "--help").stdout
     assert "--on-demand" in words and "--progress" in words
+
+
+def test_a_child_without_the_agent_is_said(any_python, tmp_path):
+    """One whose environment was emptied: its waiting is seen, from outside."""
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(0.3)'], env={})"
+    result = strobe("run", "--no-capture", "--", any_python.path, "-c", code, cwd=tmp_path)
+    assert result.returncode == 0
+    said = [line for line in result.stderr.splitlines() if line.startswith("strobe: ")]
+    assert len(said) == 1 and "was not loaded into process" in said[0] and "--no-agent" in said[0], said

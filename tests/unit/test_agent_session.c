@@ -63,6 +63,7 @@ static enum status see_sample(struct sample_sink *sink, const struct sample *sam
     assert_int_equal(sample->clock, SAMPLE_CLOCK_CPU);
     assert_int_equal(sample->cpu.python_ns + sample->cpu.native_ns + sample->cpu.kernel_ns, sample->weight_ns);
     assert_true(sample->unchanged <= sample->count);
+    assert_true(sample->time_ns <= clock_monotonic_ns() && sample->weight_ns < 60 * NS_PER_S);
     if (seen->sample_count == MAX_SEEN)
         return STATUS_OK;
     char *text = seen->stacks[seen->sample_count];

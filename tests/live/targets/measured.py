@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import resource
+import select
 import sys
+import threading
 import time
 import zlib
 
@@ -18,6 +20,9 @@ NOISE = os.urandom(1 << 16)
 NUMBERS = list(range(3000))
 ZERO = open("/dev/zero", "rb", buffering=0)
 ROOM = bytearray(1 << 20)
+PIPE = os.pipe()
+TAKEN = threading.Lock()
+TAKEN.acquire()
 
 
 def burn_python(clock, seconds):
@@ -56,19 +61,21 @@ def wait_sleep(clock, seconds):
     time.sleep(seconds)
 
 
-def wait_pipe(clock, seconds):
-    ends = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        time.sleep(seconds)
-        os._exit(0)
-    os.close(ends[1])
-    os.read(ends[0], 1)
-    os.close(ends[0])
-    os.waitpid(pid, 0)
+def wait_select(clock, seconds):
+    select.select([PIPE[0]], [], [], seconds)
 
 
-KINDS = [burn_python, burn_sorted, burn_zlib, burn_hash, burn_kernel, wait_sleep, wait_pipe]
+def wait_lock(clock, seconds):
+    TAKEN.acquire(timeout=seconds)
+
+
+def wait_often(clock, seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        time.sleep(0.002)
+
+
+KINDS = [burn_python, burn_sorted, burn_zlib, burn_hash, burn_kernel, wait_sleep, wait_select, wait_lock, wait_often]
 
 
 def measured(spent, kind, seconds):
