@@ -1,6 +1,8 @@
 #include "agent/agent.h"
 
 #include "agent/codes.h"
+#include "agent/heap.h"
+#include "agent/heap_python.h"
 #include "agent/region.h"
 #include "agent/signals.h"
 #include "agent/threads.h"
@@ -48,6 +50,7 @@ uint64_t agent_period_ns(void) {
 static void switch_off(const char *reason) {
     struct wire_region *region = agent.region;
     agent.region = NULL;
+    heap_switch_off();
     snprintf(region->reason, sizeof region->reason, "%s", reason);
     atomic_store(&region->state, WIRE_OFF);
 }
@@ -86,11 +89,14 @@ static void describe_process(struct wire_region *region, bool forked) {
 
 /* Begins to sample this process, whose one thread is the calling one. */
 static void begin(bool forked, uintptr_t stack_end) {
-    if (region_make(agent.folder, &agent.region) != STATUS_OK)
+    if (region_make(agent.folder, &agent.region) != STATUS_OK) {
+        heap_switch_off();
         return;
+    }
     agent.pid = getpid();
     describe_process(agent.region, forked);
     codes_publish_deaths(&agent.region->deaths);
+    heap_begin(agent.region, forked);
     struct agent_thread *thread = threads_claim();
     if (thread != NULL)
         threads_begin(thread, stack_end);
@@ -107,6 +113,7 @@ static void in_forked_child(void) {
     struct wire_region *parents = agent.region;
     agent.region = NULL;
     codes_publish_deaths(NULL);
+    heap_forget();
     uintptr_t stack_end = threads_forget_all();
     if (parents != NULL) {
         region_forget(parents);
@@ -146,8 +153,10 @@ __attribute__((constructor)) static void start_agent(void) {
     int error = errno;
     char reason[WIRE_REASON_BYTES] = "";
     enum agent_python_presence presence = AGENT_PYTHON_NONE;
-    if (read_environment())
+    if (read_environment()) {
+        heap_read_environment();
         presence = agent_python_find(&agent.python, reason, sizeof reason);
+    }
     /* What was not found is not for the program to hear of. */
     while (dlerror() != NULL)
         continue;
@@ -156,6 +165,10 @@ __attribute__((constructor)) static void start_agent(void) {
         region_leave_reason(agent.folder, obstacle);
     else if (presence == AGENT_PYTHON_FOUND)
         begin(false, end_of_initial_stack());
+    if (agent.region == NULL)
+        heap_switch_off();
+    else
+        heap_python_install();
     errno = error;
 }
 

@@ -1,6 +1,8 @@
 #include "agent/handler.h"
 
 #include "agent/agent.h"
+#include "agent/busy.h"
+#include "agent/heap.h"
 #include "agent/machine.h"
 #include "agent/probe.h"
 #include "agent/threads.h"
@@ -84,10 +86,18 @@ static void write_sample(struct agent_thread *thread, const struct clock_times *
 }
 
 void handler_take_sample(struct agent_thread *thread, const siginfo_t *info, const ucontext_t *context) {
+    /* The next sample stands for this time, too. */
+    if (!busy_enter()) {
+        thread->missed += 1 + (uint32_t)info->si_overrun;
+        return;
+    }
     struct clock_times times = clock_read();
     bool paused = atomic_load_explicit(&agent_region()->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE;
     struct machine_registers registers = machine_read_registers(context);
     if (!paused)
-        write_sample(thread, &times, (uint32_t)info->si_overrun, &registers);
+        write_sample(thread, &times, (uint32_t)info->si_overrun + thread->missed, &registers);
+    thread->missed = 0;
     threads_note_time(thread, &times, paused);
+    busy_leave();
+    heap_catch_up();
 }

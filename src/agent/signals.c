@@ -82,8 +82,10 @@ enum status signals_install(void) {
     return exchange_action(&action, NULL) == 0 ? STATUS_OK : STATUS_FAILED;
 }
 
+static const uint64_t MASK = UINT64_C(1) << (AGENT_SIGNAL - 1);
+
 static void change_mask(int how) {
-    uint64_t mask = UINT64_C(1) << (AGENT_SIGNAL - 1);
+    uint64_t mask = MASK;
     syscall(SYS_rt_sigprocmask, how, &mask, NULL, sizeof mask);
 }
 
@@ -93,4 +95,10 @@ void signals_block(void) {
 
 void signals_unblock(void) {
     change_mask(SIG_UNBLOCK);
+}
+
+bool signals_are_blocked(void) {
+    uint64_t mask = 0;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, sizeof mask);
+    return (mask & MASK) != 0;
 }

@@ -14,6 +14,8 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
+
 enum { AGENT_SIGNAL = 32 };
 
 /* Sets the handler, behind which stands the one that was there. To be repeated when that one may have changed. */
@@ -22,5 +24,6 @@ enum status signals_install(void) MUST_USE;
 /* AGENT_SIGNAL alone is blocked in the calling thread between the two. */
 void signals_block(void);
 void signals_unblock(void);
+bool signals_are_blocked(void);
 
 #endif

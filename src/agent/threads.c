@@ -1,6 +1,7 @@
 #include "agent/threads.h"
 
 #include "agent/agent.h"
+#include "agent/heap.h"
 #include "agent/region.h"
 #include "agent/signals.h"
 
@@ -19,6 +20,7 @@ static _Atomic(struct agent_thread *) known[WIRE_SLOTS];
 /* Rings of the current region that are mapped. */
 static _Atomic(uint8_t *) rings[WIRE_SLOTS];
 static __thread struct agent_thread *current __attribute__((tls_model("initial-exec")));
+static __thread bool ended __attribute__((tls_model("initial-exec")));
 static pthread_key_t end_key;
 
 struct agent_thread *threads_current(void) {
@@ -89,6 +91,7 @@ static struct agent_thread *prepare(uint32_t index) {
     thread->ring = (struct wire_ring){.slot = slot, .bytes = atomic_load(&rings[index])};
     thread->timer = -1;
     thread->end_rounds = 0;
+    thread->missed = 0;
     thread->paused = (struct clock_times){0};
     walk_start(&thread->walk, agent_python());
     return thread;
@@ -153,9 +156,21 @@ void threads_begin(struct agent_thread *thread, uintptr_t stack_end) {
     errno = error;
 }
 
+/* The helper thread of timer_create(SIGEV_THREAD) takes every AGENT_SIGNAL for its own. */
+struct agent_thread *threads_adopt(void) {
+    if (current != NULL || ended || !agent_owns_region() || signals_are_blocked())
+        return current;
+    struct agent_thread *thread = threads_claim();
+    if (thread != NULL)
+        threads_begin(thread, 0);
+    return current;
+}
+
 void threads_end(struct agent_thread *thread) {
     int error = errno;
     struct wire_slot *slot = thread->ring.slot;
+    heap_end_thread();
+    ended = true;
     clock_stop_timer(thread->timer);
     /* A signal that is on its way finds nothing to do. */
     current = NULL;

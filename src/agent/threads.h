@@ -15,6 +15,7 @@ struct agent_thread {
     struct wire_ring ring;
     int timer;
     unsigned end_rounds;
+    uint32_t missed; /* calls of its clock that found it busy */
     union {
         void *(*posix)(void *);
         int (*c11)(void *);
@@ -36,6 +37,9 @@ struct agent_thread *threads_claim(void);
 void threads_unclaim(struct agent_thread *thread);
 /* In the thread itself: from here on it is sampled. `stack_end` is the highest address of its C stack. */
 void threads_begin(struct agent_thread *thread, uintptr_t stack_end);
+/* In a thread that pthread_create has not begun, as thrd_create's: takes a slot and begins. NULL when it cannot be
+ * sampled. Async-signal-safe, but for the first call of agent_python_own_state. */
+struct agent_thread *threads_adopt(void);
 /* In the thread itself: from here on it is not. */
 void threads_end(struct agent_thread *thread);
 

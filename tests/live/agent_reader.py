@@ -53,6 +53,11 @@ class Thread:
     ended: bool = False
 
     @property
+    def memory(self):
+        """Allocations, Resizes and Frees, in their order."""
+        return self.ring.memory
+
+    @property
     def sampled_ns(self):
         """The CPU time that the samples stand for."""
         return self.samples[-1].cpu_ns - self.fields["start_cpu_ns"] if self.samples else 0

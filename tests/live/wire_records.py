@@ -3,13 +3,17 @@
 import struct
 from dataclasses import dataclass
 
-PAD, CODE, SAMPLE = range(3)
+PAD, CODE, SAMPLE, ALLOC, RESIZE, FREE, COPY = range(7)
 PYTHON, NATIVE, CUT = range(3)
 TORN, NO_PYTHON, DETACHED = 1, 2, 4
+MALLOC_DOMAIN, PYTHON_DOMAIN, MAP_DOMAIN = range(3)
 
 HEADER = struct.Struct("<IHH")
 CODE_HEAD = struct.Struct("<QIIiIBBBBIIIIIQ")
 SAMPLE_HEAD = struct.Struct("<QQQQIIIIIIQQQQ")
+ALLOC_HEAD = struct.Struct("<QQQQQQQQQIIII")
+RESIZE_BODY = struct.Struct("<QQQQ")
+FREE_BODY = struct.Struct("<QQQQ")
 FRAME = struct.Struct("<QiI")
 ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 
@@ -51,6 +55,43 @@ class Sample:
     stack: tuple  # words from the stack pointer up
 
 
+@dataclass(frozen=True)
+class Allocation:
+    flags: int
+    time_ns: int
+    id: int
+    address: int
+    size_bytes: int
+    grown_bytes: int
+    weight_bytes: int
+    weight_count: float
+    footprint_bytes: int
+    allocated_bytes: int
+    domain: int
+    frames: tuple  # innermost first
+
+    @property
+    def lines(self):
+        """The names of its functions, innermost first."""
+        return [frame.code.name for frame in self.frames if frame.code]
+
+
+@dataclass(frozen=True)
+class Resize:
+    time_ns: int
+    id: int
+    size_bytes: int
+    footprint_bytes: int
+
+
+@dataclass(frozen=True)
+class Free:
+    time_ns: int
+    id: int
+    footprint_bytes: int
+    allocated_bytes: int
+
+
 def padded(size):
     return (size + 7) & ~7
 
@@ -77,6 +118,7 @@ class Ring:
     def __init__(self):
         self.codes = {}
         self.last = ()
+        self.memory = []
 
     def feed(self, data):
         """The Samples in whole records of the ring that follow those fed before."""
@@ -91,18 +133,33 @@ class Ring:
                 self.codes[code.address] = code
             elif kind == SAMPLE:
                 yield self._read_sample(flags, body)
+            elif kind == ALLOC:
+                self.memory.append(self._read_allocation(flags, body))
+            elif kind == RESIZE:
+                self.memory.append(Resize(*RESIZE_BODY.unpack(body)))
+            elif kind == FREE:
+                self.memory.append(Free(*FREE_BODY.unpack(body)))
+
+    def _read_frames(self, body, start, kept, count):
+        frames = []
+        for i in range(count):
+            address, instruction_bytes, kind = FRAME.unpack_from(body, start + i * FRAME.size)
+            frames.append(Frame(self.codes[address] if kind == PYTHON else None, instruction_bytes, kind))
+        assert kept <= len(self.last)
+        self.last = (*frames, *self.last[len(self.last) - kept :])
+
+    def _read_allocation(self, flags, body):
+        *fields, count_1024ths, footprint, allocated, domain, kept, count, _ = ALLOC_HEAD.unpack_from(body)
+        assert len(body) == ALLOC_HEAD.size + count * FRAME.size
+        self._read_frames(body, ALLOC_HEAD.size, kept, count)
+        return Allocation(flags, *fields, count_1024ths / 1024, footprint, allocated, domain, self.last)
 
     def _read_sample(self, flags, body):
         (time_ns, cpu_ns, user_us, system_us, overruns, kept, count, words, unit, _, *registers) = (
             SAMPLE_HEAD.unpack_from(body)
         )
         assert len(body) == SAMPLE_HEAD.size + count * FRAME.size + words * 8, (len(body), count, words)
-        frames = []
-        for i in range(count):
-            address, instruction_bytes, kind = FRAME.unpack_from(body, SAMPLE_HEAD.size + i * FRAME.size)
-            frames.append(Frame(self.codes[address] if kind == PYTHON else None, instruction_bytes, kind))
-        assert kept <= len(self.last)
-        self.last = (*frames, *self.last[len(self.last) - kept :])
+        self._read_frames(body, SAMPLE_HEAD.size, kept, count)
         stack = struct.unpack_from(f"<{words}Q", body, SAMPLE_HEAD.size + count * FRAME.size)
         pc, stack_pointer = registers[:2]
         return Sample(
