@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum wire_type { WIRE_PAD, WIRE_CODE, WIRE_SAMPLE, WIRE_ALLOC, WIRE_FREE, WIRE_COPY };
+enum wire_type { WIRE_PAD, WIRE_CODE, WIRE_SAMPLE, WIRE_ALLOC, WIRE_RESIZE, WIRE_FREE, WIRE_COPY };
 
 struct wire_record {
     uint32_t size_bytes; /* with this header; a multiple of 8, at least 8 */
@@ -89,31 +89,56 @@ enum wire_domain {
     WIRE_DOMAIN_MAP,    /* an anonymous mapping of the program's own */
 };
 
-/* A sampled allocation, or one that was large enough to be told exactly. It stands for `weight_bytes` bytes and
- * `weight_count` 1/1024 allocations: added up over all records they estimate what was allocated without bias.
+/* Memory is sampled byte by byte: each byte that the program asks for is struck with the same small chance, and an
+ * allocation is told when one of its bytes was, or when it is large enough to be told always. It stands for
+ * `weight_bytes` bytes and `weight_count` 1/1024 blocks: added up over all records they estimate without bias what was
+ * allocated; over those whose block is not given back yet, what is live.
+ *
+ * A block has an `id`, by which it is known until it is given back, to whatever address realloc moves it. Ids are never
+ * used again in a region. What concerns one block may stand in several rings, so that what happened later may be read
+ * earlier: a WIRE_FREE that comes before its WIRE_ALLOC takes that back when it comes.
+ *
+ * A realloc that makes a block larger is an allocation of the bytes by which it grows, and if those are sampled, it is
+ * told: with the id that the block has already, if any (then its bytes are charged to several places), and no block in
+ * weight_count. One that makes a sampled block smaller is a WIRE_RESIZE: the weights of all its records shrink in
+ * proportion.
+ *
  * Behind the struct: `frame_count` frames as in wire_sample; `kept` counts from this ring's last record with frames, of
- * whichever type. A realloc is a WIRE_FREE of the old address, if that was sampled, and an allocation. */
+ * whichever type. */
 struct wire_alloc {
     struct wire_record record; /* flags: enum wire_sample_flag */
     uint64_t time_ns;
+    uint64_t id;
     uint64_t address;
-    uint64_t size_bytes;
-    uint64_t grown_bytes; /* of these, what is new: less than size_bytes after realloc */
+    uint64_t size_bytes;  /* of the block */
+    uint64_t grown_bytes; /* of these, what is new; less than size_bytes after realloc */
     uint64_t weight_bytes;
     uint64_t weight_count;
     uint64_t footprint_bytes; /* of the whole process, as nearly as the thread knows it */
+    uint64_t allocated_bytes; /* by this thread so far, this allocation included */
     uint32_t domain;          /* enum wire_domain */
     uint32_t kept;
     uint32_t frame_count;
     uint32_t unused;
 };
 
-/* A sampled allocation is about to be given back. Written before it is: nobody else can be given its address yet. */
+/* A sampled block is smaller from now on. */
+struct wire_resize {
+    struct wire_record record;
+    uint64_t time_ns;
+    uint64_t id;
+    uint64_t size_bytes;
+    uint64_t footprint_bytes;
+};
+
+/* A sampled block is about to be given back. */
 struct wire_free {
     struct wire_record record;
     uint64_t time_ns;
-    uint64_t address;
+    uint64_t id;
     uint64_t footprint_bytes;
+    uint64_t allocated_bytes; /* by this thread so far: one that allocated the block itself and nothing since has only
+                               * needed it for a moment */
 };
 
 /* A sampled copy; frames as in wire_alloc. */
