@@ -128,7 +128,7 @@ class Capture:
         reader = {
             1: self.base, 2: self.fact, 3: self.string, 4: self.frame, 5: self.stack, 6: self.process,
             7: self.process_end, 8: self.counters, 9: self.thread, 10: self.thread_cpu, 11: self.thread_end,
-            12: self.event, 13: self.end,
+            12: self.event, 13: self.end, 14: self.change, 15: self.footprint,
         }.get(kind)  # fmt: skip
         return reader(body) if reader else None
 
@@ -209,6 +209,27 @@ class Capture:
             "values": {str(measure): amount for measure, amount in (body.varints(2) for _ in range(count))},
             "stack": self.stacks[stack],
         }
+
+    def change(self, body):
+        self.chunk.tick += body.zigzag()
+        process, stack, count = body.varints(3)
+        return {
+            "record": "change",
+            "number": process,
+            "time_ns": self.chunk.tick * self.chunk.tick_ns,
+            "values": {str(measure): amount for measure, amount in ((body.varint(), body.zigzag()) for _ in range(count))},
+            "stack": self.stacks[stack],
+        }
+
+    def footprint(self, body):
+        self.chunk.tick += body.zigzag()
+        names = "number footprint_bytes peak_bytes peak_ns inherited_bytes stride_bytes lost_records".split()
+        fields = dict(zip(names, body.varints(len(names))))
+        points, tick, size = [], self.chunk.tick, 0
+        for _ in range(body.varint()):
+            tick, size = tick + body.zigzag(), size + body.zigzag()
+            points.append([tick * self.chunk.tick_ns, size])
+        return {"record": "footprint", **fields, "time_ns": self.chunk.tick * self.chunk.tick_ns, "points": points}
 
     def end(self, body):
         self.ended = True

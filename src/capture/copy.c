@@ -242,6 +242,28 @@ static enum status on_event(void *context, const struct capture_event *event) {
     return accept(capture_write_event(copy->writer, &mapped));
 }
 
+static enum status on_change(void *context, const struct capture_change *change) {
+    struct copy *copy = context;
+    struct capture_change mapped = *change;
+    mapped.process = number_in(&copy->processes, change->process);
+    TRY(intern_stack(copy, &mapped.stack));
+    mapped.time_ns += copy->shift_ns;
+    return accept(capture_write_change(copy->writer, &mapped));
+}
+
+static enum status on_footprint(void *context, const struct capture_footprint *memory) {
+    struct copy *copy = context;
+    struct capture_footprint mapped = *memory;
+    struct capture_point points[CAPTURE_FOOTPRINT_POINTS];
+    for (size_t i = 0; i < memory->point_count; i++)
+        points[i] = (struct capture_point){memory->points[i].time_ns + copy->shift_ns, memory->points[i].bytes};
+    mapped.process = number_in(&copy->processes, memory->process);
+    mapped.points = points;
+    mapped.time_ns += copy->shift_ns;
+    mapped.peak_ns += copy->shift_ns;
+    return accept(capture_write_footprint(copy->writer, &mapped));
+}
+
 /* What still lives at the end of one capture must not be repeated in each epoch of the next. */
 static enum status end_processes(struct copy *copy) {
     for (size_t i = 0; i < copy->processes.capacity; i++) {
@@ -280,6 +302,8 @@ enum status capture_copy(const char *path, struct capture_writer *writer, struct
         .thread_end = on_thread_end,
         .sample = on_sample,
         .event = on_event,
+        .change = on_change,
+        .footprint = on_footprint,
     };
     enum status status = capture_read(path, &visitor, NULL, error);
     enum status ended = end_processes(&copy);

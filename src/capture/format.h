@@ -45,6 +45,8 @@ enum capture_record {
     CAPTURE_RECORD_THREAD_END = 11,
     CAPTURE_RECORD_EVENT = 12,
     CAPTURE_RECORD_END = 13,
+    CAPTURE_RECORD_CHANGE = 14,
+    CAPTURE_RECORD_FOOTPRINT = 15,
     CAPTURE_RECORD_SAMPLE = 0x80, /* and all above: the low seven bits say which fields follow */
 };
 

@@ -27,6 +27,9 @@ struct capture_visitor {
     enum status (*thread_end)(void *context, uint32_t id, uint64_t time_ns);
     enum status (*sample)(void *context, const struct capture_sample *sample);
     enum status (*event)(void *context, const struct capture_event *event);
+    /* Their process was told before. */
+    enum status (*change)(void *context, const struct capture_change *change);
+    enum status (*footprint)(void *context, const struct capture_footprint *memory);
 };
 
 /* What is missing from a capture. All zero and `ended` set: nothing. */

@@ -213,7 +213,7 @@ static enum status tell_process(struct reader *reader, struct cursor *cursor) {
     return status;
 }
 
-static enum status take_known_process(const struct reader *reader, struct cursor *cursor, uint32_t *process) {
+enum status reader_take_process(const struct reader *reader, struct cursor *cursor, uint32_t *process) {
     uint64_t one = 0;
     TRY(take_u32(cursor, process));
     return map_get(&reader->processes, *process, &one) ? STATUS_OK : STATUS_NOT_FOUND;
@@ -223,7 +223,7 @@ static enum status tell_process_end(struct reader *reader, struct cursor *cursor
     uint32_t process = 0;
     uint64_t time_ns = 0;
     uint64_t wait_status = 0;
-    TRY(take_known_process(reader, cursor, &process));
+    TRY(reader_take_process(reader, cursor, &process));
     TRY(cursor_take(cursor, &time_ns));
     TRY(cursor_take(cursor, &wait_status));
     return reader->visitor->process_end != NULL
@@ -235,7 +235,7 @@ static enum status tell_process_end(struct reader *reader, struct cursor *cursor
 static enum status tell_counters(struct reader *reader, struct cursor *cursor) {
     struct capture_counters counters;
     uint32_t process = 0;
-    TRY(take_known_process(reader, cursor, &process));
+    TRY(reader_take_process(reader, cursor, &process));
     TRY(cursor_take(cursor, &counters.taken));
     TRY(cursor_take(cursor, &counters.missed));
     TRY(cursor_take(cursor, &counters.inconsistent));
@@ -283,7 +283,7 @@ static enum status tell_thread(struct reader *reader, struct cursor *cursor) {
     uint32_t id = 0;
     uint64_t interpreter = 0;
     TRY(take_u32(cursor, &id));
-    TRY(take_known_process(reader, cursor, &thread.process));
+    TRY(reader_take_process(reader, cursor, &thread.process));
     TRY(cursor_take(cursor, &thread.native_id));
     TRY(cursor_take(cursor, &thread.thread_id));
     TRY(cursor_take(cursor, &interpreter));
@@ -344,6 +344,10 @@ static enum status tell_record(struct reader *reader, uint8_t type, struct curso
         return tell_thread_end(reader, body);
     case CAPTURE_RECORD_EVENT:
         return reader_tell_event(reader, body);
+    case CAPTURE_RECORD_CHANGE:
+        return reader_tell_change(reader, body);
+    case CAPTURE_RECORD_FOOTPRINT:
+        return reader_tell_footprint(reader, body);
     case CAPTURE_RECORD_END:
         reader->damage.ended = true;
         return STATUS_OK;

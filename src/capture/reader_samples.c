@@ -121,3 +121,79 @@ enum status reader_tell_event(struct reader *reader, struct cursor *cursor) {
                ? reader_obey(reader, reader->visitor->event(reader->visitor->context, &event))
                : STATUS_OK;
 }
+
+static enum status take_differences(struct cursor *cursor, struct capture_difference *values, size_t *value_count) {
+    uint64_t count = 0;
+    TRY(cursor_take(cursor, &count));
+    if (count > CAPTURE_EVENT_VALUES)
+        return STATUS_DAMAGED;
+    for (; *value_count < count; (*value_count)++) {
+        uint64_t measure = 0, amount = 0;
+        TRY(cursor_take(cursor, &measure));
+        TRY(cursor_take(cursor, &amount));
+        if (measure > UINT32_MAX)
+            return STATUS_DAMAGED;
+        values[*value_count] = (struct capture_difference){(uint32_t)measure, zigzag_decode(amount)};
+    }
+    return STATUS_OK;
+}
+
+enum status reader_tell_change(struct reader *reader, struct cursor *cursor) {
+    struct capture_difference values[CAPTURE_EVENT_VALUES];
+    struct capture_change change = {.values = values};
+    uint64_t stack = 0;
+    TRY(step_tick(reader, cursor));
+    enum status known = reader_take_process(reader, cursor, &change.process);
+    if (known != STATUS_OK && known != STATUS_NOT_FOUND)
+        return known;
+    TRY(cursor_take(cursor, &stack));
+    TRY(take_differences(cursor, values, &change.value_count));
+    if (__builtin_mul_overflow(reader->tick, reader->tick_ns, &change.time_ns))
+        return STATUS_DAMAGED;
+    if (known != STATUS_OK || !id_table_find(&reader->stacks, stack, &change.stack))
+        return STATUS_NOT_FOUND;
+    return reader->visitor->change != NULL
+               ? reader_obey(reader, reader->visitor->change(reader->visitor->context, &change))
+               : STATUS_OK;
+}
+
+static enum status take_points(const struct reader *reader, struct cursor *cursor, struct capture_point *points,
+                               size_t count) {
+    uint64_t tick = reader->tick, bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t step = 0, rise = 0;
+        TRY(cursor_take(cursor, &step));
+        TRY(cursor_take(cursor, &rise));
+        tick += (uint64_t)zigzag_decode(step);
+        bytes += (uint64_t)zigzag_decode(rise);
+        points[i].bytes = bytes;
+        if (__builtin_mul_overflow(tick, reader->tick_ns, &points[i].time_ns))
+            return STATUS_DAMAGED;
+    }
+    return STATUS_OK;
+}
+
+static enum status take_memory(const struct reader *reader, struct cursor *cursor, struct capture_footprint *memory,
+                               uint64_t *point_count) {
+    uint64_t *const fields[] = {
+        &memory->footprint_bytes, &memory->peak_bytes,   &memory->peak_ns, &memory->inherited_bytes,
+        &memory->stride_bytes,    &memory->lost_records, point_count};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        TRY(cursor_take(cursor, fields[i]));
+    bool is_outside = __builtin_mul_overflow(reader->tick, reader->tick_ns, &memory->time_ns);
+    return is_outside || *point_count > CAPTURE_FOOTPRINT_POINTS ? STATUS_DAMAGED : STATUS_OK;
+}
+
+enum status reader_tell_footprint(struct reader *reader, struct cursor *cursor) {
+    struct capture_point points[CAPTURE_FOOTPRINT_POINTS];
+    struct capture_footprint memory = {.points = points};
+    uint64_t count = 0;
+    TRY(step_tick(reader, cursor));
+    TRY(reader_take_process(reader, cursor, &memory.process));
+    TRY(take_memory(reader, cursor, &memory, &count));
+    TRY(take_points(reader, cursor, points, (size_t)count));
+    memory.point_count = (size_t)count;
+    return reader->visitor->footprint != NULL
+               ? reader_obey(reader, reader->visitor->footprint(reader->visitor->context, &memory))
+               : STATUS_OK;
+}

@@ -64,6 +64,10 @@ enum status reader_tell_records(struct reader *reader, const uint8_t *payload, s
 /* One whose first byte is `fields`, the rest at the cursor. STATUS_DAMAGED: the chunk makes no sense from here on. */
 enum status reader_tell_sample(struct reader *reader, uint8_t fields, struct cursor *cursor) MUST_USE;
 enum status reader_tell_event(struct reader *reader, struct cursor *cursor) MUST_USE;
+enum status reader_tell_change(struct reader *reader, struct cursor *cursor) MUST_USE;
+enum status reader_tell_footprint(struct reader *reader, struct cursor *cursor) MUST_USE;
+/* The number of a process. STATUS_NOT_FOUND when it was not told. */
+enum status reader_take_process(const struct reader *reader, struct cursor *cursor, uint32_t *process) MUST_USE;
 
 /* STATUS_DAMAGED at the end or when it is longer than a 64-bit number. */
 enum status cursor_take(struct cursor *cursor, uint64_t *value) MUST_USE;

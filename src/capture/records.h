@@ -101,6 +101,13 @@ enum capture_measure_id {
     CAPTURE_MEASURE_COPY_BYTES = 13,
     CAPTURE_MEASURE_GPU_NS = 14,
     CAPTURE_MEASURE_GPU_BYTES = 15,
+    CAPTURE_MEASURE_TEMPORARY_BYTES = 16,
+    CAPTURE_MEASURE_LIVE_COUNT = 17,
+    /* Of the sampling: squares of standard deviations, in KiB². */
+    CAPTURE_MEASURE_ALLOC_VARIANCE = 18,
+    CAPTURE_MEASURE_PEAK_VARIANCE = 19,
+    CAPTURE_MEASURE_LIVE_VARIANCE = 20,
+    CAPTURE_MEASURE_COPY_VARIANCE = 21,
     CAPTURE_MEASURES
 };
 
@@ -118,6 +125,42 @@ struct capture_event {
 };
 
 enum { CAPTURE_EVENT_VALUES = 32 };
+
+struct capture_difference {
+    uint32_t measure;
+    int64_t amount; /* to be added to what is there */
+};
+
+/* Of what no thread has for itself: what is live of the memory that came from a stack, whoever gives it back. */
+struct capture_change {
+    uint32_t process;
+    uint32_t stack;
+    uint64_t time_ns;
+    const struct capture_difference *values;
+    size_t value_count; /* at most CAPTURE_EVENT_VALUES */
+};
+
+struct capture_point {
+    uint64_t time_ns;
+    uint64_t bytes;
+};
+
+/* The memory of one process; the last record counts, but for the points, which continue those before. The changes
+ * before it are what it is made of. */
+struct capture_footprint {
+    uint32_t process;
+    uint64_t time_ns;
+    uint64_t footprint_bytes; /* what it holds */
+    uint64_t peak_bytes;      /* the most that it has held, and when */
+    uint64_t peak_ns;
+    uint64_t inherited_bytes; /* what it held when it was forked */
+    uint64_t stride_bytes;    /* the mean number of bytes between two samples; 1: there is no sampling */
+    uint64_t lost_records;
+    const struct capture_point *points; /* of the footprint, by time */
+    size_t point_count;                 /* at most CAPTURE_FOOTPRINT_POINTS */
+};
+
+enum { CAPTURE_FOOTPRINT_POINTS = 1024 };
 
 /* Running totals of one process since sampling it began; the last record counts. */
 struct capture_counters {

@@ -9,7 +9,7 @@
  *     intern strings → frames → the stack, outermost frame first → capture_write_sample
  *
  * An epoch never ends between two interning calls, only inside capture_write_sample, capture_write_event,
- * capture_writer_flush and capture_writer_start_epoch.
+ * capture_write_change, capture_write_footprint, capture_writer_flush and capture_writer_start_epoch.
  *
  * The first failure to write (a full disk) is final: what was written so far stays readable, and every later call
  * returns the same status at once. */
@@ -100,5 +100,7 @@ enum status capture_end_thread(struct capture_writer *writer, uint32_t id, uint6
  * time. */
 enum status capture_write_sample(struct capture_writer *writer, const struct capture_sample *sample) MUST_USE;
 enum status capture_write_event(struct capture_writer *writer, const struct capture_event *event) MUST_USE;
+enum status capture_write_change(struct capture_writer *writer, const struct capture_change *change) MUST_USE;
+enum status capture_write_footprint(struct capture_writer *writer, const struct capture_footprint *memory) MUST_USE;
 
 #endif

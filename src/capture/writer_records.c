@@ -155,6 +155,10 @@ static struct writer_process *find_process(struct capture_writer *writer, uint32
     return NULL;
 }
 
+bool writer_has_process(struct capture_writer *writer, uint32_t process) {
+    return find_process(writer, process) != NULL;
+}
+
 enum status capture_add_process(struct capture_writer *writer, const struct capture_process *process) {
     struct buffer body;
     buffer_init(&body, CAPTURE_RECORD_MAX_BYTES);

@@ -1,4 +1,4 @@
-/* Samples and events: a sample is told by its difference from what the reader expects. */
+/* Samples, events and memory: a sample is told by its difference from what the reader expects. */
 #include "capture/writer.h"
 #include "capture/writer_state.h"
 
@@ -116,4 +116,49 @@ enum status capture_write_event(struct capture_writer *writer, const struct capt
     }
     TRY(writer_append_record(writer, CAPTURE_RECORD_EVENT, body, size_bytes));
     return writer_settle(writer, event->time_ns);
+}
+
+enum status capture_write_change(struct capture_writer *writer, const struct capture_change *change) {
+    uint8_t body[(4 + 2 * CAPTURE_EVENT_VALUES) * VARINT_MAX_BYTES];
+    if (change->value_count > CAPTURE_EVENT_VALUES)
+        return STATUS_LIMIT;
+    TRY(writer_prepare(writer, sizeof body + 1 + VARINT_MAX_BYTES));
+    if (!writer_has_process(writer, change->process) || change->stack >= writer->next_stack)
+        return STATUS_NOT_FOUND;
+    size_t size_bytes = put_time(writer, change->time_ns / writer->options.tick_ns, body);
+    size_bytes += varint_put(body + size_bytes, change->process);
+    size_bytes += varint_put(body + size_bytes, change->stack);
+    size_bytes += varint_put(body + size_bytes, change->value_count);
+    for (size_t i = 0; i < change->value_count; i++) {
+        size_bytes += varint_put(body + size_bytes, change->values[i].measure);
+        size_bytes += varint_put(body + size_bytes, zigzag_encode(change->values[i].amount));
+    }
+    TRY(writer_append_record(writer, CAPTURE_RECORD_CHANGE, body, size_bytes));
+    return writer_settle(writer, change->time_ns);
+}
+
+enum status capture_write_footprint(struct capture_writer *writer, const struct capture_footprint *memory) {
+    const uint64_t fields[] = {memory->process,      memory->footprint_bytes, memory->peak_bytes,
+                               memory->peak_ns,      memory->inherited_bytes, memory->stride_bytes,
+                               memory->lost_records, memory->point_count};
+    enum { FIELDS = sizeof fields / sizeof fields[0] };
+    if (memory->point_count > CAPTURE_FOOTPRINT_POINTS)
+        return STATUS_LIMIT;
+    uint8_t body[(1 + FIELDS + 2 * CAPTURE_FOOTPRINT_POINTS) * VARINT_MAX_BYTES];
+    TRY(writer_prepare(writer, (1 + FIELDS + 2 * memory->point_count) * VARINT_MAX_BYTES + 1 + VARINT_MAX_BYTES));
+    if (!writer_has_process(writer, memory->process))
+        return STATUS_NOT_FOUND;
+    size_t size_bytes = put_time(writer, memory->time_ns / writer->options.tick_ns, body);
+    for (size_t i = 0; i < FIELDS; i++)
+        size_bytes += varint_put(body + size_bytes, fields[i]);
+    uint64_t tick = writer->tick, bytes = 0;
+    for (size_t i = 0; i < memory->point_count; i++) {
+        uint64_t at = memory->points[i].time_ns / writer->options.tick_ns;
+        size_bytes += varint_put(body + size_bytes, zigzag_encode((int64_t)(at - tick)));
+        size_bytes += varint_put(body + size_bytes, zigzag_encode((int64_t)(memory->points[i].bytes - bytes)));
+        tick = at;
+        bytes = memory->points[i].bytes;
+    }
+    TRY(writer_append_record(writer, CAPTURE_RECORD_FOOTPRINT, body, size_bytes));
+    return writer_settle(writer, memory->time_ns);
 }

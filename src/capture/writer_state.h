@@ -80,6 +80,7 @@ enum status writer_append_record(struct capture_writer *writer, enum capture_rec
 enum status writer_settle(struct capture_writer *writer, uint64_t now_ns) MUST_USE;
 /* Writes the kept records, at the start of an epoch. */
 enum status writer_repeat_kept(struct capture_writer *writer) MUST_USE;
+bool writer_has_process(struct capture_writer *writer, uint32_t process);
 struct writer_thread *writer_find_thread(const struct capture_writer *writer, uint32_t id);
 void writer_release_kept(struct capture_writer *writer);
 

@@ -24,12 +24,17 @@ static const char help[] = "Usage: strobe run [OPTIONS] SCRIPT.py [ARGS]\n"
                            "to standard error. The program's streams, signals and exit status are its own.\n"
                            "Scripts, modules and code are run by the python3 that is first on PATH.\n"
                            "\n"
+                           "  --cpu-only         do not look at memory\n"
                            "  --on-demand        sample from 'strobe start PID' on, not from the start\n"
                            "  --progress         say what is going on while it runs\n"
                            "  --no-agent         load nothing into the program: sample it from outside\n"
                            "  --no-children      do not sample the processes that it starts\n";
 
-enum { OPTION_NO_AGENT = 256, OPTION_ON_DEMAND, OPTION_PROGRESS };
+enum { OPTION_NO_AGENT = 256, OPTION_ON_DEMAND, OPTION_PROGRESS, OPTION_CPU_ONLY };
+
+/* The mean number of bytes between two sampled allocations: what comes from a line is then known to within 139 % over
+ * the root of its MiB, in 19 of 20 cases. */
+enum { MEMORY_STRIDE_BYTES = 512 << 10 };
 
 /* Waiting is looked at from outside, at a rate of its own. */
 static const double WAIT_RATE_HZ = 100;
@@ -38,6 +43,7 @@ struct run_options {
     struct sampling_options sampling;
     bool no_agent;
     bool on_demand;
+    bool cpu_only;
     char **command; /* an array of our own; the words are argv's */
 };
 
@@ -81,6 +87,7 @@ static int parse(int argc, char **argv, struct run_options *options) {
     static const struct option known[] = {SAMPLING_LONG_OPTIONS,
                                           {"no-agent", no_argument, NULL, OPTION_NO_AGENT},
                                           {"on-demand", no_argument, NULL, OPTION_ON_DEMAND},
+                                          {"cpu-only", no_argument, NULL, OPTION_CPU_ONLY},
                                           {"progress", no_argument, NULL, OPTION_PROGRESS},
                                           {0}};
     int option, before = 1;
@@ -97,6 +104,8 @@ static int parse(int argc, char **argv, struct run_options *options) {
             options->no_agent = true;
         else if (option == OPTION_ON_DEMAND)
             options->on_demand = true;
+        else if (option == OPTION_CPU_ONLY)
+            options->cpu_only = true;
         else if (option == OPTION_PROGRESS)
             options->sampling.progress = true;
         else
@@ -200,6 +209,7 @@ static enum status prepare_agent(struct run *run, struct error *error) {
         .folder = agent_session_folder(run->agents),
         .period_ns = (uint64_t)((double)NS_PER_S / run->options->sampling.sampler.rate_hz),
         .paused = run->options->on_demand,
+        .memory_stride_bytes = run->options->cpu_only ? 0 : MEMORY_STRIDE_BYTES,
     };
     enum status status = preload_enter(&preload);
     if (status == STATUS_OK)

@@ -15,7 +15,8 @@ static const char *const self_names[MEASURE_COUNT] = {
     [MEASURE_ALLOC_COUNT] = "alloc_count", [MEASURE_PEAK_BYTES] = "peak_bytes",
     [MEASURE_LIVE_BYTES] = "live_bytes",   [MEASURE_PYTHON_BYTES] = "python_bytes",
     [MEASURE_COPY_BYTES] = "copy_bytes",   [MEASURE_GPU_NS] = "gpu_s",
-    [MEASURE_GPU_BYTES] = "gpu_bytes",
+    [MEASURE_GPU_BYTES] = "gpu_bytes",     [MEASURE_TEMPORARY_BYTES] = "temporary_bytes",
+    [MEASURE_LIVE_COUNT] = "live_count",
 };
 
 static void put_amounts(struct writer *writer, const char *key, const uint64_t *amounts) {

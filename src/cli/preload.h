@@ -23,6 +23,7 @@ struct preload {
     const char *folder;
     uint64_t period_ns;
     bool paused;
+    uint64_t memory_stride_bytes; /* 0: memory is not looked at */
 };
 
 /* Puts it into this program's environment, for a child to inherit, and takes it out again. */

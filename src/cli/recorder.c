@@ -1,48 +1,12 @@
 #include "cli/recorder.h"
 
 #include "cli/cli.h"
-#include "cli/progress.h"
+#include "cli/recorder_state.h"
 
 #include "base/clock.h"
-#include "base/map.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Ids of one process's frames in the capture: (code serial, instruction) → frame. */
-struct recorded_process {
-    struct map frames;
-};
-
-/* The last stack of a thread. ids[i] is that of the stack that ends with its i-th frame, outermost first. */
-struct recorded_stack {
-    uint32_t *ids;
-    size_t valid;
-    size_t capacity;
-    uint32_t epoch;
-};
-
-/* Who looks from inside and who looks from outside each tell what is unchanged since they looked. */
-enum { FROM_INSIDE, FROM_OUTSIDE, VIEWS };
-
-struct recorded_thread {
-    uint32_t id;
-    struct recorded_stack stacks[VIEWS];
-};
-
-struct recorder {
-    struct sample_sink sink; /* must be first */
-    struct capture_writer *writer;
-    struct recorder_options options;
-    uint32_t epoch; /* of the ids that the processes' maps hold */
-    uint64_t idle_count;
-    uint32_t known_count; /* processes that were told of */
-    char news[80];        /* to be said to the user when there is a sample to prove it */
-    struct recorded_process *processes;
-    size_t process_count;
-    struct progress progress;
-    bool told[CAPTURE_MEASURES]; /* of these parts there was an event */
-};
 
 /* Frames without code have keys that no serial and instruction make. */
 static const uint64_t OTHER_KEYS = UINT64_MAX - 100;
@@ -109,6 +73,7 @@ static enum status process_ended(struct sample_sink *sink, struct sampled_proces
     struct recorder *recorder = recorder_of(sink);
     struct capture_counters record = {counters->taken, counters->missed, counters->inconsistent, counters->errors};
     map_release(&recorder->processes[process->number].frames);
+    recorded_sites_release(&recorder->processes[process->number].sites);
     recorder->progress.processes--;
     TRY(capture_write_counters(recorder->writer, process->number, &record));
     uint64_t end_ns = process->end_ns != 0 ? process->end_ns : clock_monotonic_ns();
@@ -197,9 +162,15 @@ static enum status intern_other_frame(struct recorder *recorder, enum sample_fra
         [SAMPLE_FRAME_GC] = {CAPTURE_FRAME_GC, "<GC>"},
         [SAMPLE_FRAME_UNREADABLE] = {CAPTURE_FRAME_UNREADABLE, "<unreadable>"},
         [SAMPLE_FRAME_CUT] = {CAPTURE_FRAME_CUT, "<cut>"},
+        [SAMPLE_FRAME_NATIVE_THREAD] = {CAPTURE_FRAME_NATIVE, "<native thread>"},
+        [SAMPLE_FRAME_STARTUP] = {CAPTURE_FRAME_NATIVE, "<startup>"},
+        [SAMPLE_FRAME_SHUTDOWN] = {CAPTURE_FRAME_NATIVE, "<shutdown>"},
     };
     struct capture_frame record = bare_frame(others[kind].kind);
     TRY(intern_text(recorder, others[kind].name, &record.function));
+    /* What stands alone is charged to itself, as a file of its own. */
+    if (kind == SAMPLE_FRAME_STARTUP || kind == SAMPLE_FRAME_SHUTDOWN)
+        record.file = record.function;
     return capture_intern_frame(recorder->writer, &record, id);
 }
 
@@ -209,8 +180,8 @@ static uint64_t key_of(const struct sample_frame *frame) {
     return (uint64_t)frame->code->serial << 32 | (uint32_t)(frame->instruction_bytes + 1);
 }
 
-static enum status frame_id(struct recorder *recorder, const struct sampled_process *sampled,
-                            const struct sample_frame *frame, uint32_t *id) {
+enum status recorder_frame_id(struct recorder *recorder, const struct sampled_process *sampled,
+                              const struct sample_frame *frame, uint32_t *id) {
     struct recorded_process *process = &recorder->processes[sampled->number];
     uint64_t key = key_of(frame), known = 0;
     if (map_get(&process->frames, key, &known)) {
@@ -224,16 +195,20 @@ static enum status frame_id(struct recorder *recorder, const struct sampled_proc
     return map_set(&process->frames, key, *id);
 }
 
-/* A new epoch of the capture voids all ids. */
-static void follow_epoch(struct recorder *recorder, struct recorded_stack *stack) {
+void recorder_follow_epoch(struct recorder *recorder) {
     uint32_t epoch = capture_writer_epoch(recorder->writer);
     if (epoch != recorder->epoch)
         for (size_t i = 0; i < recorder->process_count; i++)
             map_clear(&recorder->processes[i].frames);
     recorder->epoch = epoch;
-    if (stack->epoch != epoch)
+}
+
+/* A new epoch of the capture voids all ids. */
+static void follow_epoch(struct recorder *recorder, struct recorded_stack *stack) {
+    recorder_follow_epoch(recorder);
+    if (stack->epoch != recorder->epoch)
         stack->valid = 0;
-    stack->epoch = epoch;
+    stack->epoch = recorder->epoch;
 }
 
 static enum status reserve(struct recorded_stack *stack, size_t count) {
@@ -259,7 +234,7 @@ static enum status stack_id(struct recorder *recorder, struct recorded_stack *st
     stack->valid = from;
     for (size_t i = from; i < sample->count; i++) {
         uint32_t frame = 0;
-        enum status status = frame_id(recorder, process, &sample->frames[i], &frame);
+        enum status status = recorder_frame_id(recorder, process, &sample->frames[i], &frame);
         if (status == STATUS_OK)
             status = capture_intern_stack(recorder->writer, i > 0 ? stack->ids[i - 1] : 0, frame, &stack->ids[i]);
         /* More than an epoch holds: the sample counts with as much of its stack as there is room for. */
@@ -384,8 +359,16 @@ struct recorder *recorder_new(struct capture_writer *writer, const struct record
     struct recorder *recorder = calloc(1, sizeof *recorder);
     if (recorder == NULL)
         return NULL;
-    recorder->sink = (struct sample_sink){process_started, process_ended, thread_started, thread_renamed,
-                                          thread_ended,    take_sample,   idle,           code_forgotten};
+    recorder->sink = (struct sample_sink){process_started,
+                                          process_ended,
+                                          thread_started,
+                                          thread_renamed,
+                                          thread_ended,
+                                          take_sample,
+                                          idle,
+                                          code_forgotten,
+                                          recorder_take_allocations,
+                                          recorder_take_memory};
     recorder->writer = writer;
     recorder->options = *options;
     progress_start(&recorder->progress, options->progress);
@@ -403,8 +386,10 @@ void recorder_free(struct recorder *recorder) {
     if (recorder == NULL)
         return;
     progress_clear(&recorder->progress);
-    for (size_t i = 0; i < recorder->process_count; i++)
+    for (size_t i = 0; i < recorder->process_count; i++) {
         map_release(&recorder->processes[i].frames);
+        recorded_sites_release(&recorder->processes[i].sites);
+    }
     free(recorder->processes);
     free(recorder);
 }

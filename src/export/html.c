@@ -45,6 +45,8 @@ static const char *measure_label(enum measure measure) {
         [MEASURE_COPY_BYTES] = "copied",
         [MEASURE_GPU_NS] = "GPU time",
         [MEASURE_GPU_BYTES] = "GPU memory",
+        [MEASURE_TEMPORARY_BYTES] = "allocated and soon freed",
+        [MEASURE_LIVE_COUNT] = "allocations live at the end",
     };
     return labels[measure];
 }
@@ -63,7 +65,7 @@ static void each_measure(struct writer *writer, void (*visit)(struct writer *wri
     enum measure main = profile_main_measure(writer->profile);
     if (profile_has(writer->profile, main))
         visit(writer, main);
-    for (enum measure measure = 0; measure < MEASURE_COUNT; measure++)
+    for (enum measure measure = 0; measure < MEASURE_SHOWN; measure++)
         if (measure != main && profile_has(writer->profile, measure))
             visit(writer, measure);
 }

@@ -97,9 +97,20 @@ static const char *unit_name(enum measure measure) {
     return units[measure_unit(measure)];
 }
 
+/* Memory has names that pprof's users know. */
+static const char *type_name(enum measure measure) {
+    static const char *const NAMES[MEASURE_COUNT] = {
+        [MEASURE_ALLOC_BYTES] = "alloc_space", [MEASURE_ALLOC_COUNT] = "alloc_objects",
+        [MEASURE_LIVE_BYTES] = "inuse_space",  [MEASURE_LIVE_COUNT] = "inuse_objects",
+        [MEASURE_PEAK_BYTES] = "peak_space",   [MEASURE_PYTHON_BYTES] = "alloc_python_space",
+        [MEASURE_COPY_BYTES] = "copy",         [MEASURE_TEMPORARY_BYTES] = "temporary_space",
+    };
+    return NAMES[measure] != NULL ? NAMES[measure] : measure_name(measure);
+}
+
 static enum status put_value_type(struct writer *writer, uint32_t field, enum measure measure) {
     buffer_clear(&writer->part);
-    TRY(append_string(writer, &writer->part, TYPE_TYPE, measure_name(measure)));
+    TRY(append_string(writer, &writer->part, TYPE_TYPE, type_name(measure)));
     TRY(append_string(writer, &writer->part, TYPE_UNIT, unit_name(measure)));
     return put_part(writer, field);
 }
@@ -109,10 +120,10 @@ static enum status put_head(struct writer *writer) {
     enum measure main = profile_main_measure(profile);
     uint64_t number;
     TRY(put_new_string(writer, "", &number));
-    for (enum measure measure = 0; measure < MEASURE_COUNT; measure++)
+    for (enum measure measure = 0; measure < MEASURE_SHOWN; measure++)
         if (profile_has(profile, measure))
             TRY(put_value_type(writer, PROFILE_SAMPLE_TYPE, measure));
-    TRY(put_string(writer, measure_name(main), &number));
+    TRY(put_string(writer, type_name(main), &number));
     TRY(put_number(writer, PROFILE_DEFAULT_SAMPLE_TYPE, number));
     TRY(put_number(writer, PROFILE_TIME_NANOS, profile->start_unix_ns));
     TRY(put_number(writer, PROFILE_DURATION_NANOS, profile->elapsed_ns));
@@ -208,7 +219,7 @@ static enum status put_sample(struct writer *writer, size_t entry) {
         TRY(protobuf_append_varint(&writer->packed, profile->stacks[at].frame));
     TRY(append_packed(writer, SAMPLE_LOCATION));
     buffer_clear(&writer->packed);
-    for (enum measure measure = 0; measure < MEASURE_COUNT; measure++)
+    for (enum measure measure = 0; measure < MEASURE_SHOWN; measure++)
         if (profile_has(profile, measure))
             TRY(protobuf_append_varint(&writer->packed, profile_value(profile, entry, measure)));
     TRY(append_packed(writer, SAMPLE_VALUE));

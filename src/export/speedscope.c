@@ -1,8 +1,8 @@
 /* speedscope's own format (https://www.speedscope.app/file-format-schema.json): frames shared by all, then one sampled
  * profile for each thread and value, stacks outermost first. */
 #include "base/buffer.h"
-#include "export/export.h"
 #include "base/json_stream.h"
+#include "export/export.h"
 #include "export/names.h"
 #include "export/timeline.h"
 
@@ -129,7 +129,7 @@ static enum status put_profiles(struct writer *writer) {
     /* The first one is what speedscope opens. */
     if (profile_has(writer->profile, main))
         TRY(put_measure(writer, main));
-    for (enum measure measure = 0; measure < MEASURE_COUNT; measure++)
+    for (enum measure measure = 0; measure < MEASURE_SHOWN; measure++)
         if (measure != main && profile_has(writer->profile, measure))
             TRY(put_measure(writer, measure));
     json_stream_close(&writer->json, ']');

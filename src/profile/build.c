@@ -216,6 +216,12 @@ static enum status add_to_entry(struct profile *profile, size_t entry, enum meas
     return STATUS_OK;
 }
 
+enum status builder_find_entry(struct profile *profile, uint32_t thread, uint32_t stack, enum measure measure,
+                               size_t *entry) {
+    TRY(find_entry(profile, thread, stack, entry));
+    return add_to_entry(profile, *entry, measure, 0);
+}
+
 enum status profile_add_value(struct profile *profile, uint32_t thread, uint32_t stack, enum measure measure,
                               uint64_t amount) {
     size_t entry = 0;
@@ -295,6 +301,7 @@ static void classify_frames(struct profile *profile) {
 
 void builder_finish(struct profile *profile) {
     classify_frames(profile);
+    builder_finish_memory(profile);
     profile->counters = (struct capture_counters){0};
     for (size_t i = 0; i < profile->process_count; i++) {
         const struct capture_counters *of_one = &profile->processes[i].counters;

@@ -32,6 +32,13 @@ enum status profile_append_thread(struct profile *profile, const struct capture_
  */
 enum status profile_add_value(struct profile *profile, uint32_t thread, uint32_t stack, enum measure measure,
                               uint64_t amount) MUST_USE;
+/* Adds to, or takes from, a measure of a process × stack that no thread has for itself; it is counted with the first
+ * thread of the process that allocated there. */
+enum status profile_add_difference(struct profile *profile, uint32_t process, uint32_t stack, enum measure measure,
+                                   int64_t amount) MUST_USE;
+/* What a process's memory is; times are on the profile's time line. */
+enum status profile_set_footprint(struct profile *profile, uint32_t process,
+                                  const struct capture_footprint *memory) MUST_USE;
 /* Adds all that a sample says to the measures (samples, wall, CPU, wait, by the mode of its process) and, when
  * keep, to profile->samples. Its time is on the profile's time line. */
 enum status profile_add_sample(struct profile *profile, const struct capture_sample *sample, bool keep) MUST_USE;

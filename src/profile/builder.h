@@ -17,6 +17,7 @@ struct profile_builder {
     size_t frame_capacity, stack_capacity, entry_capacity;
     size_t process_capacity, thread_capacity, sample_capacity, fact_capacity;
     bool samples_unsorted;
+    struct digest_map allocators; /* process × stack -> thread + 1 */
 };
 
 /* Texts here are interned ones; qualname may be "". */
@@ -25,6 +26,12 @@ enum status builder_set_process(struct profile *profile, uint32_t index,
                                 const struct capture_process *process) MUST_USE;
 enum status builder_set_thread(struct profile *profile, uint32_t index, const struct capture_thread *thread) MUST_USE;
 enum status builder_append_fact(struct profile *profile, struct capture_text key, struct capture_text value) MUST_USE;
+/* The entry of a thread × stack, where the measure is taken from now on. */
+enum status builder_find_entry(struct profile *profile, uint32_t thread, uint32_t stack, enum measure measure,
+                               size_t *entry) MUST_USE;
+/* This thread has allocated there; the first one is remembered. */
+enum status builder_note_allocator(struct profile *profile, uint32_t thread, uint32_t stack) MUST_USE;
+void builder_finish_memory(struct profile *profile);
 /* Something of a process was seen at this time of the profile's time line. */
 void builder_note_time(struct profile *profile, uint32_t process, uint64_t time_ns);
 /* Sums up what is known per process, sorts the samples, and tells library code by all that is known by now. */

@@ -170,6 +170,15 @@ static bool is_cpu_part(uint32_t measure) {
     return measure == MEASURE_CPU_PYTHON_NS || measure == MEASURE_CPU_NATIVE_NS || measure == MEASURE_CPU_KERNEL_NS;
 }
 
+/* Who tells of allocations knows what became of them: what is never told is a true 0. */
+static enum status note_allocation(struct loader *loader, uint32_t thread, uint32_t stack) {
+    static const enum measure TAKEN[] = {MEASURE_PEAK_BYTES, MEASURE_LIVE_BYTES, MEASURE_PYTHON_BYTES,
+                                         MEASURE_TEMPORARY_BYTES, MEASURE_LIVE_COUNT};
+    for (size_t i = 0; i < sizeof TAKEN / sizeof TAKEN[0]; i++)
+        TRY(profile_add_value(loader->profile, thread, stack, TAKEN[i], 0));
+    return builder_note_allocator(loader->profile, thread, stack);
+}
+
 /* Who tells one part of the CPU time knows all: a part that never comes is a true 0. */
 static enum status add_event_value(struct loader *loader, const struct capture_event *event, uint32_t thread,
                                    const struct capture_value *value) {
@@ -179,6 +188,8 @@ static enum status add_event_value(struct loader *loader, const struct capture_e
     if (is_cpu_part(value->measure))
         for (enum measure part = MEASURE_CPU_PYTHON_NS; part <= MEASURE_CPU_KERNEL_NS; part++)
             TRY(profile_add_value(loader->profile, thread, stack, part, 0));
+    if (value->measure == MEASURE_ALLOC_BYTES)
+        TRY(note_allocation(loader, thread, stack));
     return profile_add_value(loader->profile, thread, stack, (enum measure)value->measure, value->amount);
 }
 
@@ -189,6 +200,29 @@ static enum status on_event(void *context, const struct capture_event *event) {
     for (size_t i = 0; i < event->value_count; i++)
         TRY(add_event_value(loader, event, thread, &event->values[i]));
     return STATUS_OK;
+}
+
+static enum status on_change(void *context, const struct capture_change *change) {
+    struct loader *loader = context;
+    uint32_t process = index_in(&loader->processes, change->process);
+    uint32_t stack = loader->stacks.ids[change->stack];
+    builder_note_time(loader->profile, process, on_time_line(loader, change->time_ns));
+    for (size_t i = 0; i < change->value_count; i++)
+        if (change->values[i].measure < MEASURE_COUNT)
+            TRY(profile_add_difference(loader->profile, process, stack, (enum measure)change->values[i].measure,
+                                       change->values[i].amount));
+    return STATUS_OK;
+}
+
+static enum status on_footprint(void *context, const struct capture_footprint *memory) {
+    struct loader *loader = context;
+    struct capture_footprint mapped = *memory;
+    struct capture_point points[CAPTURE_FOOTPRINT_POINTS];
+    for (size_t i = 0; i < memory->point_count; i++)
+        points[i] = (struct capture_point){on_time_line(loader, memory->points[i].time_ns), memory->points[i].bytes};
+    mapped.points = points;
+    mapped.peak_ns = on_time_line(loader, memory->peak_ns);
+    return profile_set_footprint(loader->profile, index_in(&loader->processes, memory->process), &mapped);
 }
 
 static const struct capture_visitor CALLBACKS = {
@@ -205,6 +239,8 @@ static const struct capture_visitor CALLBACKS = {
     .thread_end = on_thread_end,
     .sample = on_sample,
     .event = on_event,
+    .change = on_change,
+    .footprint = on_footprint,
 };
 
 /* Of the capture at `path`, or of bytes when it is NULL. */

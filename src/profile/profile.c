@@ -24,6 +24,12 @@ static const struct measure_facts {
     [MEASURE_COPY_BYTES] = {"copy_bytes", UNIT_BYTES},
     [MEASURE_GPU_NS] = {"gpu", UNIT_NS},
     [MEASURE_GPU_BYTES] = {"gpu_bytes", UNIT_BYTES},
+    [MEASURE_TEMPORARY_BYTES] = {"temporary_bytes", UNIT_BYTES},
+    [MEASURE_LIVE_COUNT] = {"live_count", UNIT_COUNT},
+    [MEASURE_ALLOC_VARIANCE] = {"alloc_variance", UNIT_COUNT},
+    [MEASURE_PEAK_VARIANCE] = {"peak_variance", UNIT_COUNT},
+    [MEASURE_LIVE_VARIANCE] = {"live_variance", UNIT_COUNT},
+    [MEASURE_COPY_VARIANCE] = {"copy_variance", UNIT_COUNT},
 };
 
 _Static_assert((int)MEASURE_COUNT == (int)CAPTURE_MEASURES, "the model has the measures of the file");
@@ -80,6 +86,7 @@ static void free_builder(struct profile_builder *builder) {
     digest_map_release(&builder->frames);
     digest_map_release(&builder->stacks);
     digest_map_release(&builder->entries);
+    digest_map_release(&builder->allocators);
     buffer_release(&builder->safe);
     free(builder->text_list);
     free(builder);
@@ -91,6 +98,8 @@ void profile_free(struct profile *profile) {
     free_builder(profile->builder);
     for (int i = 0; i < MEASURE_COUNT; i++)
         free(profile->columns[i]);
+    for (size_t i = 0; i < profile->process_count; i++)
+        series_release(&profile->processes[i].memory.timeline);
     free(profile->frames);
     free(profile->stacks);
     free(profile->processes);
@@ -114,6 +123,27 @@ uint64_t profile_total(const struct profile *profile, enum measure measure) {
     for (size_t i = 0; i < profile->entry_count; i++)
         total = saturating_add(total, profile_value(profile, i, measure));
     return total;
+}
+
+/* Newton's, from above. The C library's is in libm, which is not linked. */
+static double square_root(double square) {
+    double root = square > 1 ? square : 1;
+    for (double next = (root + square / root) / 2; next < root; next = (root + square / root) / 2)
+        root = next;
+    return root;
+}
+
+uint64_t profile_margin(const uint64_t row[MEASURE_COUNT], enum measure measure) {
+    static const enum measure VARIANCES[MEASURE_COUNT] = {[MEASURE_ALLOC_BYTES] = MEASURE_ALLOC_VARIANCE,
+                                                          [MEASURE_PEAK_BYTES] = MEASURE_PEAK_VARIANCE,
+                                                          [MEASURE_LIVE_BYTES] = MEASURE_LIVE_VARIANCE,
+                                                          [MEASURE_COPY_BYTES] = MEASURE_COPY_VARIANCE};
+    static const double NINETEEN_OF_TWENTY = 1.96;
+    if (VARIANCES[measure] == 0)
+        return 0;
+    if (row[VARIANCES[measure]] == 0)
+        return 0;
+    return (uint64_t)(NINETEEN_OF_TWENTY * 1024 * square_root((double)row[VARIANCES[measure]]));
 }
 
 enum measure profile_main_measure(const struct profile *profile) {

@@ -5,6 +5,7 @@
 #ifndef STROBE_PROFILE_PROFILE_H
 #define STROBE_PROFILE_PROFILE_H
 
+#include "base/series.h"
 #include "base/status.h"
 #include "capture/reader.h"
 #include "capture/records.h"
@@ -27,6 +28,14 @@ enum measure {
     MEASURE_COPY_BYTES,
     MEASURE_GPU_NS,
     MEASURE_GPU_BYTES,
+    MEASURE_TEMPORARY_BYTES, /* the part of ALLOC_BYTES that was freed before the stack allocated again */
+    MEASURE_LIVE_COUNT,
+    MEASURE_SHOWN, /* those before are to be shown; those that follow say how far these may be trusted */
+    /* Of the sampling: squares of standard deviations, in KiB²; profile_margin makes them something to be shown. */
+    MEASURE_ALLOC_VARIANCE = MEASURE_SHOWN,
+    MEASURE_PEAK_VARIANCE,
+    MEASURE_LIVE_VARIANCE,
+    MEASURE_COPY_VARIANCE,
     MEASURE_COUNT
 };
 
@@ -58,6 +67,18 @@ struct profile_stack {
     uint32_t depth; /* frames in it; 0 for the empty stack */
 };
 
+/* The memory of a process, as itself and the kernel count it: exact, where the measures are sampled. */
+struct profile_memory {
+    bool is_taken;
+    uint64_t footprint_bytes; /* at the end */
+    uint64_t peak_bytes;      /* the most that it was */
+    uint64_t peak_ns;         /* when, on the profile's time line */
+    uint64_t inherited_bytes; /* what a forked process began with */
+    uint64_t stride_bytes;    /* the mean number of bytes between two samples */
+    uint64_t lost_records;    /* what the measures lack */
+    struct series timeline;   /* of the footprint, on the profile's time line */
+};
+
 struct profile_process {
     int32_t pid;
     int32_t parent_pid; /* 0: not known */
@@ -76,6 +97,7 @@ struct profile_process {
     struct capture_counters counters;
     const char **libraries;
     size_t library_count;
+    struct profile_memory memory;
 };
 
 struct profile_thread {
@@ -157,6 +179,9 @@ bool profile_has(const struct profile *profile, enum measure measure);
 /* 0 when the measure was not taken: ask profile_has. */
 uint64_t profile_value(const struct profile *profile, size_t entry, enum measure measure);
 uint64_t profile_total(const struct profile *profile, enum measure measure);
+/* How far a sum of this measure, whose row is `row`, may be from the truth in 19 of 20 cases, by the sampling; 0 where
+ * it is exact or nothing is known. */
+uint64_t profile_margin(const uint64_t row[MEASURE_COUNT], enum measure measure);
 /* What a format that knows only one weight shows: CPU time where its parts are known, else wall time, else CPU time,
  * else samples, else allocated bytes, else waiting. */
 enum measure profile_main_measure(const struct profile *profile);

@@ -60,7 +60,7 @@ enum status agent_process_new(const char *name, struct agent_region *region, uin
     };
     look_at_process(made);
     *result = made;
-    return STATUS_OK;
+    return agent_memory_init(&made->allocated, agent_region_header(region), &made->codes);
 }
 
 static bool has_written(const struct agent_process *process) {
@@ -78,6 +78,7 @@ static struct agent_reading reading_of(struct agent_process *process, struct sam
         .codes = &process->codes,
         .split = process->split,
         .memory = process->sampled.process != NULL ? process_memory(process->sampled.process) : NULL,
+        .allocated = &process->allocated,
         .native_boundaries = native_boundaries,
         .free_threaded = process->sampled.free_threaded,
         .from_ns = process->sampled.start_ns,
@@ -94,13 +95,19 @@ static enum status start_thread(struct agent_process *process, struct sample_sin
         return STATUS_FAILED;
     agent_thread_init(thread, &process->sampled, &ring);
     process->threads[index] = thread;
+    if (thread->sampled.native_id == (uint64_t)process->region->facts.pid)
+        process->allocated.main = thread;
     return sink->thread_started(sink, &thread->sampled);
 }
 
 static enum status end_thread(struct agent_process *process, struct sample_sink *sink, uint32_t index) {
     struct agent_thread *thread = process->threads[index];
     process->threads[index] = NULL;
-    enum status status = sink->thread_ended(sink, &thread->sampled);
+    enum status status = agent_memory_tell_thread(&process->allocated, thread, sink);
+    enum status ended = sink->thread_ended(sink, &thread->sampled);
+    status = status == STATUS_OK ? ended : status;
+    if (process->allocated.main == thread)
+        process->allocated.main = NULL;
     agent_thread_release(thread, &process->codes);
     free(thread);
     return status;
@@ -129,8 +136,15 @@ static enum status attend_slot(struct agent_process *process, const struct agent
     return STATUS_OK;
 }
 
+static enum status tell_memory(struct agent_process *process, struct sample_sink *sink) {
+    for (uint32_t i = 0; i < process->slot_limit; i++)
+        if (process->threads[i] != NULL)
+            TRY(agent_memory_tell_thread(&process->allocated, process->threads[i], sink));
+    return agent_memory_tell(&process->allocated, &process->sampled, sink);
+}
+
 enum status agent_process_drain(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
-                                void *scratch, bool everything, uint64_t now_ns) {
+                                void *scratch, bool is_last, uint64_t now_ns) {
     struct agent_reading reading = reading_of(process, sink, native_boundaries, scratch);
     if (!process->told && !process->settled && !has_written(process))
         return STATUS_OK;
@@ -138,11 +152,12 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
         TRY(sink->process_started(sink, &process->sampled));
     process->told = true;
     uint32_t limit = process->slot_limit + SLOTS_AHEAD < WIRE_SLOTS ? process->slot_limit + SLOTS_AHEAD : WIRE_SLOTS;
-    if (everything || now_ns - process->slots_seen_ns >= ALL_SLOTS_PERIOD_NS) {
+    if (is_last || now_ns - process->slots_seen_ns >= ALL_SLOTS_PERIOD_NS) {
         process->slots_seen_ns = now_ns;
         process->slot_limit = 0;
         limit = WIRE_SLOTS;
     }
+    agent_memory_begin(&process->allocated, now_ns);
     for (uint32_t i = 0; i < limit; i++) {
         TRY(attend_slot(process, &reading, i));
         if (process->threads[i] != NULL && process->slot_limit <= i)
@@ -151,7 +166,9 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
     uint64_t no_slot = atomic_load_explicit(&agent_region_header(process->region)->no_slot, memory_order_relaxed);
     process->counters.errors += no_slot > process->no_slot_seen ? no_slot - process->no_slot_seen : 0;
     process->no_slot_seen = no_slot;
-    return STATUS_OK;
+    TRY(agent_memory_settle(&process->allocated, agent_region_header(process->region), is_last));
+    bool is_due = process->allocated.is_on && (is_last || agent_memory_is_due(&process->allocated));
+    return is_due ? tell_memory(process, sink) : STATUS_OK;
 }
 
 bool agent_process_alive(const struct agent_process *process) {
@@ -186,6 +203,7 @@ enum status agent_process_free(struct agent_process *process, struct sample_sink
         ended = sink->process_ended(sink, &process->sampled, &process->counters);
     cpu_split_free(process->split);
     memory_pages_release(&process->pages);
+    agent_memory_release(&process->allocated);
     agent_codes_release(&process->codes);
     agent_region_close(process->region);
     process_free(process->sampled.process);

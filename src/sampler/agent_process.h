@@ -16,6 +16,7 @@ struct agent_process {
     struct runtime runtime; /* valid with `process` */
     struct agent_codes codes;
     struct cpu_split *split; /* NULL: not known */
+    struct agent_memory allocated;
     struct sample_counters counters;
     struct agent_thread *threads[WIRE_SLOTS]; /* NULL: none has the slot */
     uint32_t slot_limit;                      /* no slot from here on was in use when last looked at all */
@@ -33,11 +34,10 @@ enum status agent_process_new(const char *name, struct agent_region *region, uin
 enum status agent_process_free(struct agent_process *process, struct sample_sink *sink) MUST_USE;
 
 /* Takes what stands in its rings. The sink is told of the process first; of a forked one only when there is something
- * in them, for most forks exec at once. `everything`: all slots are looked at, not only those that are likely to be in
- * use.
- */
+ * in them, for most forks exec at once. `is_last`: nothing more will come; all slots are looked at, not only those that
+ * are likely to be in use, and the sink is told all of its memory. */
 enum status agent_process_drain(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
-                                void *scratch, bool everything, uint64_t now_ns) MUST_USE;
+                                void *scratch, bool is_last, uint64_t now_ns) MUST_USE;
 /* Whether it still lives, as far as can be told. */
 bool agent_process_alive(const struct agent_process *process);
 /* Whether it is still the program that made the region. True when that cannot be told. */

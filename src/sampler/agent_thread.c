@@ -31,8 +31,10 @@ void agent_thread_release(struct agent_thread *thread, struct agent_codes *codes
         if (thread->codes.entries[i].used)
             agent_code_drop(codes, (struct agent_code *)(uintptr_t)thread->codes.entries[i].value);
     map_release(&thread->codes);
+    agent_allocations_release(&thread->allocations);
     free(thread->raw);
     free(thread->frames);
+    free(thread->paths);
 }
 
 static enum status reserve(void **items, size_t *capacity, size_t count, size_t item_bytes) {
@@ -77,10 +79,9 @@ static void push_raw(struct agent_thread *thread, struct agent_code *code, int32
 }
 
 /* Rebuilds the stack. *common: how many of the raw frames are as before. */
-static enum status take_frames(struct agent_thread *thread, const struct agent_reading *reading,
-                               const struct wire_sample *sample, const struct wire_frame *frames, size_t *common) {
-    size_t kept = sample->kept;
-    if (kept + sample->frame_count > MAX_FRAMES)
+static enum status take_frames(struct agent_thread *thread, const struct agent_reading *reading, size_t kept,
+                               const struct wire_frame *frames, uint32_t count, size_t *common) {
+    if (kept + count > MAX_FRAMES)
         return STATUS_DAMAGED;
     bool is_known = kept <= thread->gap + thread->raw_count;
     if (kept < thread->gap || !is_known) {
@@ -91,9 +92,8 @@ static enum status take_frames(struct agent_thread *thread, const struct agent_r
     }
     cut_raw(thread, reading->codes, kept - thread->gap);
     *common = thread->raw_count;
-    TRY(reserve((void **)&thread->raw, &thread->raw_capacity, thread->raw_count + sample->frame_count,
-                sizeof thread->raw[0]));
-    for (size_t i = sample->frame_count; i-- > 0;) {
+    TRY(reserve((void **)&thread->raw, &thread->raw_capacity, thread->raw_count + count, sizeof thread->raw[0]));
+    for (size_t i = count; i-- > 0;) {
         struct agent_code *code = frames[i].kind == WIRE_FRAME_PYTHON ? known_code(thread, frames[i].code) : NULL;
         push_raw(thread, code, frames[i].instruction_bytes, frames[i].kind);
     }
@@ -114,14 +114,18 @@ static struct sample_frame shown_frame(const struct agent_frame *raw) {
     return frame;
 }
 
-/* Brings the frames that are shown up to date with the raw ones, of which the first `common` are as before.
- * *unchanged: how many of those that are shown are. */
-static enum status show_frames(struct agent_thread *thread, const struct agent_reading *reading, size_t common,
-                               size_t *unchanged) {
+/* Of the frames that are shown only so many are as they were. */
+static void note_unchanged(struct agent_thread *thread, size_t unchanged) {
+    thread->settled = unchanged < thread->settled ? unchanged : thread->settled;
+    thread->path_count = unchanged < thread->path_count ? unchanged : thread->path_count;
+}
+
+/* Brings the frames that are shown up to date with the raw ones, of which the first `common` are as before. */
+static enum status show_frames(struct agent_thread *thread, const struct agent_reading *reading, size_t common) {
     static const struct sample_frame cut = {.instruction_bytes = -1, .kind = SAMPLE_FRAME_CUT};
     size_t gap = thread->gap > 0 ? 1 : 0;
     size_t count = common > 0 ? thread->raw[common - 1].shown : gap;
-    *unchanged = count < thread->count ? count : thread->count;
+    note_unchanged(thread, count < thread->count ? count : thread->count);
     TRY(reserve((void **)&thread->frames, &thread->capacity, count + thread->raw_count - common + 1,
                 sizeof thread->frames[0]));
     if (gap > 0)
@@ -135,6 +139,13 @@ static enum status show_frames(struct agent_thread *thread, const struct agent_r
     }
     thread->count = count;
     return STATUS_OK;
+}
+
+enum status agent_thread_take_stack(struct agent_thread *thread, const struct agent_reading *reading, uint32_t kept,
+                                    const struct wire_frame *frames, uint32_t count) {
+    size_t common = 0;
+    TRY(take_frames(thread, reading, kept, frames, count, &common));
+    return show_frames(thread, reading, common);
 }
 
 /* The same parts of another sum. */
@@ -169,7 +180,7 @@ static void split_cpu(struct agent_thread *thread, const struct agent_reading *r
 }
 
 static enum status hand_on(struct agent_thread *thread, const struct agent_reading *reading, uint64_t time_ns,
-                           const struct sample_cpu *cpu, size_t unchanged) {
+                           const struct sample_cpu *cpu) {
     bool attached = thread->has_sample && !reading->free_threaded &&
                     (thread->last.record.flags & (WIRE_SAMPLE_NO_PYTHON | WIRE_SAMPLE_DETACHED)) == 0;
     time_ns = time_ns > reading->from_ns ? time_ns : reading->from_ns;
@@ -183,8 +194,9 @@ static enum status hand_on(struct agent_thread *thread, const struct agent_readi
         .gil = attached ? SAMPLE_GIL_HELD : SAMPLE_GIL_NONE,
         .frames = thread->frames,
         .count = thread->count,
-        .unchanged = unchanged,
+        .unchanged = thread->settled,
     };
+    thread->settled = thread->count;
     reading->counters->taken++;
     return reading->sink->sample(reading->sink, &sample);
 }
@@ -211,9 +223,7 @@ static enum status take_sample(struct agent_thread *thread, const struct agent_r
     const struct wire_frame *frames = (const struct wire_frame *)(sample + 1);
     const uint64_t *words = (const uint64_t *)(const void *)(frames + sample->frame_count);
     struct sample_cpu cpu;
-    size_t common = 0, unchanged = 0;
-    TRY(take_frames(thread, reading, sample, frames, &common));
-    TRY(show_frames(thread, reading, common, &unchanged));
+    TRY(agent_thread_take_stack(thread, reading, sample->kept, frames, sample->frame_count));
     uint64_t weight_ns = charge(thread, reading, sample->cpu_ns);
     bool in_python = thread->count > 0 && (sample->record.flags & WIRE_SAMPLE_NO_PYTHON) == 0;
     split_cpu(thread, reading, sample, words, in_python, weight_ns, &cpu);
@@ -221,7 +231,7 @@ static enum status take_sample(struct agent_thread *thread, const struct agent_r
     thread->has_sample = true;
     thread->last_cpu = cpu;
     thread->last_cpu.function = thread->last_cpu.library = NULL;
-    return hand_on(thread, reading, sample->time_ns, &cpu, unchanged);
+    return hand_on(thread, reading, sample->time_ns, &cpu);
 }
 
 /* `record` is a copy of `size_bytes` bytes. */
@@ -234,6 +244,8 @@ static enum status take_record(struct agent_thread *thread, const struct agent_r
         status = size_bytes >= sizeof(struct wire_sample)
                      ? take_sample(thread, reading, (const struct wire_sample *)(const void *)record, size_bytes)
                      : STATUS_DAMAGED;
+    else if (record->type >= WIRE_ALLOC && record->type <= WIRE_COPY)
+        status = agent_memory_take(reading->allocated, thread, reading, record, size_bytes);
     if (status != STATUS_DAMAGED)
         return status;
     reading->counters->errors++;
@@ -284,5 +296,5 @@ enum status agent_thread_finish(struct agent_thread *thread, const struct agent_
         return STATUS_OK;
     struct sample_cpu cpu = thread->last_cpu;
     scale_parts(&cpu, weight_ns);
-    return hand_on(thread, reading, end_ns, &cpu, thread->count);
+    return hand_on(thread, reading, end_ns, &cpu);
 }

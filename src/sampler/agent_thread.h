@@ -3,6 +3,7 @@
 #define STROBE_SAMPLER_AGENT_THREAD_H
 
 #include "sampler/agent_code.h"
+#include "sampler/agent_memory.h"
 #include "sampler/cpu_split.h"
 #include "sampler/sample.h"
 #include "wire/ring.h"
@@ -22,6 +23,7 @@ struct agent_reading {
     struct agent_codes *codes;
     struct cpu_split *split; /* NULL: the process was gone before it could be looked at */
     struct memory *memory;   /* NULL: likewise */
+    struct agent_memory *allocated;
     bool native_boundaries;
     bool free_threaded;
     uint64_t from_ns, now_ns; /* nothing in the rings is older or newer */
@@ -41,6 +43,10 @@ struct agent_thread {
     size_t gap;                  /* so many frames, outside of the raw ones, were never told of: something was lost */
     struct sample_frame *frames; /* outermost first, what is shown of them */
     size_t count, capacity;
+    size_t settled;  /* of these, so many are those of the sample before */
+    uint32_t *paths; /* of the first path_count of these, in the process's agent_sites */
+    size_t path_count, path_capacity;
+    struct agent_allocations allocations;
     bool has_sample;
     struct wire_sample last;    /* the last that was taken; before the first, what the clocks showed at the start */
     struct sample_cpu last_cpu; /* its parts, without texts */
@@ -52,6 +58,9 @@ void agent_thread_release(struct agent_thread *thread, struct agent_codes *codes
 
 /* Takes all that stands in the ring. Only what is strobe's own failure or the sink's is returned. */
 enum status agent_thread_drain(struct agent_thread *thread, const struct agent_reading *reading) MUST_USE;
+/* A record's frames: the thread's are brought up to date. For the reader of its other records. */
+enum status agent_thread_take_stack(struct agent_thread *thread, const struct agent_reading *reading, uint32_t kept,
+                                    const struct wire_frame *frames, uint32_t count) MUST_USE;
 /* Its CPU clock stood at end_cpu_ns when it ended: what no sample stands for yet goes to the last stack. */
 enum status agent_thread_finish(struct agent_thread *thread, const struct agent_reading *reading, uint64_t end_ns,
                                 uint64_t end_cpu_ns) MUST_USE;

@@ -104,8 +104,7 @@ static enum status add_prefix(struct c_functions *functions, uint64_t methods, c
 /* The methods of a table, whose first is at `address`: where the table ends, or `address` when there is none. */
 static enum status read_methods(struct c_functions *functions, uint64_t address, uint64_t *end) {
     uint64_t known = 0;
-    const char *prefix =
-        map_get(&functions->prefixes, address, &known) ? (const char *)(uintptr_t)known : "";
+    const char *prefix = map_get(&functions->prefixes, address, &known) ? (const char *)(uintptr_t)known : "";
     *end = address;
     for (size_t i = 0; i < TABLE_ENTRIES_MAX; i++, *end += 32) {
         const char *name = name_at(functions, word_at(functions, *end));
@@ -164,9 +163,9 @@ static enum status read_type(struct c_functions *functions, uint64_t address) {
     for (size_t i = 0; i < TYPE_WORDS; i++)
         words[i] = word_at(functions, address + 8 * i);
     if (words[TYPE_BASICSIZE] > 1 << 20 || words[TYPE_ITEMSIZE] > 1 << 16 ||
-        !is_function_or_nothing(functions, words[TYPE_DEALLOC]) || !is_function_or_nothing(functions, words[TYPE_CALL]) ||
-        !is_function_or_nothing(functions, words[TYPE_INIT]) || !is_function_or_nothing(functions, words[TYPE_ALLOC]) ||
-        !is_function_or_nothing(functions, words[TYPE_NEW]))
+        !is_function_or_nothing(functions, words[TYPE_DEALLOC]) ||
+        !is_function_or_nothing(functions, words[TYPE_CALL]) || !is_function_or_nothing(functions, words[TYPE_INIT]) ||
+        !is_function_or_nothing(functions, words[TYPE_ALLOC]) || !is_function_or_nothing(functions, words[TYPE_NEW]))
         return STATUS_OK;
     if (words[TYPE_METHODS] != 0 && name_at(functions, word_at(functions, words[TYPE_METHODS])) != NULL)
         TRY(add_prefix(functions, words[TYPE_METHODS], last_part(name)));

@@ -183,9 +183,10 @@ static bool find_c_function(struct cpu_split *split, const char **name) {
     /* From the loop inwards: what was called first is what the line called. */
     for (size_t i = chain->count; i-- > 0;) {
         const struct unwind_range *range = code_place_range(&chain->links[i].place);
-        const char *found = range != NULL && chain->links[i].place.file == split->interpreter && split->functions != NULL
-                                ? c_functions_name(split->functions, range->start)
-                                : NULL;
+        const char *found =
+            range != NULL && chain->links[i].place.file == split->interpreter && split->functions != NULL
+                ? c_functions_name(split->functions, range->start)
+                : NULL;
         if (found != NULL) {
             remember_call_site(split, return_address(chain, i));
             *name = found;

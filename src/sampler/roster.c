@@ -320,6 +320,24 @@ static enum status code_forgotten(struct sample_sink *sink, struct sampled_proce
     return process != NULL ? behind->code_forgotten(behind, &process->merged) : STATUS_OK;
 }
 
+static enum status take_allocations(struct sample_sink *sink, struct sampled_thread *told,
+                                    const struct sample_sites *sites, const struct sample_allocation *allocations,
+                                    size_t count) {
+    struct roster_thread *thread = told->receiver;
+    struct sample_sink *behind = side_of(sink)->roster->sink;
+    if (behind->allocations == NULL)
+        return STATUS_OK;
+    return behind->allocations(behind, &thread->merged, sites, allocations, count);
+}
+
+static enum status take_memory(struct sample_sink *sink, const struct sample_memory *told) {
+    struct roster_process *process = told->process->receiver;
+    struct sample_sink *behind = side_of(sink)->roster->sink;
+    struct sample_memory memory = *told;
+    memory.process = &process->merged;
+    return behind->memory != NULL ? behind->memory(behind, &memory) : STATUS_OK;
+}
+
 struct roster *roster_new(struct sample_sink *sink,
                           void (*missed)(void *context, const struct sampled_process *process), void *context) {
     struct roster *roster = calloc(1, sizeof *roster);
@@ -331,7 +349,7 @@ struct roster *roster_new(struct sample_sink *sink,
     for (int i = 0; i < SIDES; i++)
         roster->sides[i] = (struct side){
             .sink = {process_started, process_ended, thread_started, thread_renamed, thread_ended, take_sample, idle,
-                     code_forgotten},
+                     code_forgotten, take_allocations, take_memory},
             .roster = roster,
             .index = i,
         };

@@ -3,6 +3,7 @@
 #ifndef STROBE_SAMPLER_SAMPLE_H
 #define STROBE_SAMPLER_SAMPLE_H
 
+#include "base/series.h"
 #include "cpython/code.h"
 #include "process/process.h"
 
@@ -11,7 +12,11 @@ enum sample_frame_kind {
     SAMPLE_FRAME_NATIVE,
     SAMPLE_FRAME_GC,
     SAMPLE_FRAME_UNREADABLE,
-    SAMPLE_FRAME_CUT, /* frames were left out here */
+    SAMPLE_FRAME_CUT,           /* frames were left out here */
+    SAMPLE_FRAME_NATIVE_THREAD, /* of allocations only: a thread without Python frames, whose memory the frames around
+                                   it, another thread's, are charged with */
+    SAMPLE_FRAME_STARTUP,       /* of allocations only: before the first Python frame of the process */
+    SAMPLE_FRAME_SHUTDOWN,      /* and behind its last */
 };
 
 /* `code` is NULL but for SAMPLE_FRAME_PYTHON. */
@@ -86,6 +91,63 @@ struct sample {
     size_t unchanged; /* so many of them, from the outermost on, are those of this thread's sample before */
 };
 
+/* A call path: its caller's and one frame more. */
+struct sample_path {
+    uint32_t caller; /* has a lower number */
+    uint32_t frame;
+};
+
+/* All call paths that a process allocated from so far. They only grow, until the process ends. */
+struct sample_sites {
+    uint32_t serial; /* of no other process, also not of the same before an exec */
+    const struct sample_frame *frames;
+    const struct sample_path *paths; /* [0] is the empty one */
+    size_t path_count;
+};
+
+/* What a thread allocated and copied since it was told last. Variances are of the sampling: the square of a standard
+ * deviation, in KiB². */
+struct sample_allocation {
+    uint32_t path;
+    uint64_t alloc_bytes;
+    uint64_t alloc_count;
+    uint64_t alloc_variance;
+    uint64_t python_bytes; /* of alloc_bytes */
+    uint64_t copy_bytes;
+    uint64_t copy_variance;
+};
+
+/* What the memory that came from a call path is. */
+struct sample_held {
+    uint64_t live_bytes;
+    uint64_t live_count;
+    uint64_t live_variance;
+    uint64_t peak_bytes; /* what was live when the process held most */
+    uint64_t peak_variance;
+    uint64_t temporary_bytes; /* allocated in all and freed before the path's next sampled allocation */
+};
+
+/* How that has changed. */
+struct sample_change {
+    uint32_t path;
+    struct sample_held before, now;
+};
+
+/* Where the memory of a process stands. */
+struct sample_memory {
+    struct sampled_process *process;
+    uint64_t time_ns;
+    const struct sample_sites *sites;
+    const struct sample_change *changes; /* since it was told last, of the paths where anything has changed */
+    size_t change_count;
+    const struct series_point *footprint; /* of the process, since it was told last, by time */
+    size_t footprint_count;
+    uint64_t footprint_bytes, peak_bytes, peak_ns; /* as the process itself counts */
+    uint64_t inherited_bytes;                      /* of the footprint, what was there when it was forked */
+    uint64_t stride_bytes;                         /* the mean distance of samples */
+    uint64_t lost_records;
+};
+
 /* Receives what a sampler sees. A result other than STATUS_OK ends the sampling. */
 struct sample_sink {
     enum status (*process_started)(struct sample_sink *sink, struct sampled_process *process);
@@ -99,6 +161,11 @@ struct sample_sink {
     enum status (*idle)(struct sample_sink *sink, uint64_t now_ns);
     /* All struct code of this process are about to go: forget what hangs on them. */
     enum status (*code_forgotten)(struct sample_sink *sink, struct sampled_process *process);
+    /* Only from inside, and only where memory is looked at; NULL: not wanted. */
+    enum status (*allocations)(struct sample_sink *sink, struct sampled_thread *thread,
+                               const struct sample_sites *sites, const struct sample_allocation *allocations,
+                               size_t count);
+    enum status (*memory)(struct sample_sink *sink, const struct sample_memory *memory);
 };
 
 #endif

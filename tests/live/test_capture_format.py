@@ -82,6 +82,10 @@ class Story:
             self.thread(*chooser.choice(self.threads))
         elif chooser.random() < 0.05:
             self.event()
+        elif chooser.random() < 0.05:
+            self.change()
+        elif chooser.random() < 0.05:
+            self.footprint()
         else:
             self.look()
 
@@ -90,6 +94,26 @@ class Story:
         thread, _ = self.chooser.choice(self.threads)
         self.records.append(
             {"record": "event", "thread": thread, "time_ns": self.now_ns, "values": values, "stack": self.stack()}
+        )
+
+    def change(self):
+        values = {str(m): self.chooser.randrange(-(2**62), 2**62) for m in self.chooser.sample(range(100), 5)}
+        self.records.append(
+            {"record": "change", "number": 0, "time_ns": self.now_ns, "values": values, "stack": self.stack()}
+        )
+
+    def footprint(self):
+        chooser = self.chooser
+        names = "footprint_bytes peak_bytes peak_ns inherited_bytes stride_bytes lost_records".split()
+        steps = [chooser.choice([0, 1, -3, 10**6]) for _ in range(chooser.choice([0, 1, 7, 1024]))]
+        points = [
+            [self.now_ns + self.tick_ns * sum(steps[: i + 1]), chooser.randrange(2**57)] for i in range(len(steps))
+        ]
+        self.records.append(
+            {
+                "record": "footprint", "number": 0, **{name: chooser.randrange(2**57) for name in names},
+                "time_ns": self.now_ns, "points": points,
+            }  # fmt: skip
         )
 
     def stack(self):

@@ -151,6 +151,32 @@ static enum status on_event(void *context, const struct capture_event *event) {
                           json_array_get(((struct tables *)context)->stacks, event->stack)));
 }
 
+static enum status on_change(void *context, const struct capture_change *change) {
+    json_t *values = json_object();
+    for (size_t i = 0; i < change->value_count; i++) {
+        char key[16];
+        (void)snprintf(key, sizeof key, "%u", change->values[i].measure);
+        (void)json_object_set_new(values, key, json_integer(change->values[i].amount));
+    }
+    return show(json_pack("{ss sI sI so sO}", "record", "change", "number", (json_int_t)change->process, "time_ns",
+                          (json_int_t)change->time_ns, "values", values, "stack",
+                          json_array_get(((struct tables *)context)->stacks, change->stack)));
+}
+
+static enum status on_footprint(void *context, const struct capture_footprint *footprint) {
+    json_t *points = json_array();
+    (void)context;
+    for (size_t i = 0; i < footprint->point_count; i++)
+        (void)json_array_append_new(points, json_pack("[II]", (json_int_t)footprint->points[i].time_ns,
+                                                      (json_int_t)footprint->points[i].bytes));
+    return show(json_pack("{ss sI sI sI sI sI sI sI sI so}", "record", "footprint", "number",
+                          (json_int_t)footprint->process, "time_ns", (json_int_t)footprint->time_ns, "footprint_bytes",
+                          (json_int_t)footprint->footprint_bytes, "peak_bytes", (json_int_t)footprint->peak_bytes,
+                          "peak_ns", (json_int_t)footprint->peak_ns, "inherited_bytes",
+                          (json_int_t)footprint->inherited_bytes, "stride_bytes", (json_int_t)footprint->stride_bytes,
+                          "lost_records", (json_int_t)footprint->lost_records, "points", points));
+}
+
 int main(int argc, char **argv) {
     struct tables tables = {0};
     struct error error = {0};
@@ -169,6 +195,8 @@ int main(int argc, char **argv) {
         .thread_end = on_thread_end,
         .sample = on_sample,
         .event = on_event,
+        .change = on_change,
+        .footprint = on_footprint,
     };
     if (argc != 2)
         fail("usage: show_capture FILE");

@@ -137,6 +137,43 @@ static void write_event(struct capture_writer *writer, json_t *record) {
     check(capture_write_event(writer, &event));
 }
 
+static void write_change(struct capture_writer *writer, json_t *record) {
+    struct capture_difference values[CAPTURE_EVENT_VALUES];
+    struct capture_change change = {
+        .process = (uint32_t)number(record, "number"),
+        .stack = intern_stack(writer, json_object_get(record, "stack")),
+        .time_ns = number(record, "time_ns"),
+        .values = values,
+    };
+    const char *key = NULL;
+    json_t *amount = NULL;
+    json_object_foreach(json_object_get(record, "values"), key, amount) values[change.value_count++] =
+        (struct capture_difference){(uint32_t)strtoul(key, NULL, 10), json_integer_value(amount)};
+    check(capture_write_change(writer, &change));
+}
+
+static void write_footprint(struct capture_writer *writer, const json_t *record) {
+    struct capture_point points[CAPTURE_FOOTPRINT_POINTS];
+    const json_t *array = json_object_get(record, "points");
+    struct capture_footprint footprint = {
+        .process = (uint32_t)number(record, "number"),
+        .time_ns = number(record, "time_ns"),
+        .footprint_bytes = number(record, "footprint_bytes"),
+        .peak_bytes = number(record, "peak_bytes"),
+        .peak_ns = number(record, "peak_ns"),
+        .inherited_bytes = number(record, "inherited_bytes"),
+        .stride_bytes = number(record, "stride_bytes"),
+        .lost_records = number(record, "lost_records"),
+        .points = points,
+    };
+    for (; footprint.point_count < json_array_size(array); footprint.point_count++) {
+        const json_t *point = json_array_get(array, footprint.point_count);
+        points[footprint.point_count] = (struct capture_point){(uint64_t)json_integer_value(json_array_get(point, 0)),
+                                                               (uint64_t)json_integer_value(json_array_get(point, 1))};
+    }
+    check(capture_write_footprint(writer, &footprint));
+}
+
 static void write_counters(struct capture_writer *writer, const json_t *record) {
     struct capture_counters counters = {number(record, "taken"), number(record, "missed"),
                                         number(record, "inconsistent"), number(record, "errors")};
@@ -148,6 +185,10 @@ static void write_record(struct capture_writer *writer, const char *kind, json_t
         write_sample(writer, record);
     else if (strcmp(kind, "event") == 0)
         write_event(writer, record);
+    else if (strcmp(kind, "change") == 0)
+        write_change(writer, record);
+    else if (strcmp(kind, "footprint") == 0)
+        write_footprint(writer, record);
     else if (strcmp(kind, "process") == 0)
         write_process(writer, record);
     else if (strcmp(kind, "process_end") == 0)

@@ -16,7 +16,14 @@
 
 #include <cmocka.h>
 
-enum { MAX_SEEN = 4096, TEXT_BYTES = 512, PYTHON_3_14 = 0x030e00f0 };
+enum { MAX_PLACES = 32, MAX_SEEN = 4096, TEXT_BYTES = 512, PYTHON_3_14 = 0x030e00f0 };
+
+/* What it heard of the memory of a call path: sums of what it was told. */
+struct seen_memory {
+    char place[TEXT_BYTES];
+    struct sample_allocation allocated;
+    struct sample_held held;
+};
 
 /* What a sink heard. */
 struct seen {
@@ -29,6 +36,9 @@ struct seen {
     uint64_t thread_cpu_ns;
     struct sample_counters counters;
     pid_t pid;
+    struct seen_memory memory[MAX_PLACES];
+    size_t memory_count;
+    uint64_t peak_bytes, highest_bytes;
 };
 
 static enum status see_process(struct sample_sink *sink, struct sampled_process *process) {
@@ -82,6 +92,59 @@ static enum status see_sample(struct sample_sink *sink, const struct sample *sam
     return STATUS_OK;
 }
 
+static const char *frame_name(const struct sample_frame *frame) {
+    static const char *const names[] = {[SAMPLE_FRAME_NATIVE_THREAD] = "THREAD",
+                                        [SAMPLE_FRAME_STARTUP] = "STARTUP",
+                                        [SAMPLE_FRAME_SHUTDOWN] = "SHUTDOWN",
+                                        [SAMPLE_FRAME_UNREADABLE] = "UNREADABLE"};
+    return frame->code != NULL ? frame->code->name : names[frame->kind];
+}
+
+static struct seen_memory *memory_of(struct seen *seen, const struct sample_sites *sites, uint32_t path) {
+    char place[TEXT_BYTES] = "", before[TEXT_BYTES];
+    for (; path != 0; path = sites->paths[path].caller) {
+        strcpy(before, place);
+        snprintf(place, sizeof place, "%s%s%.*s", frame_name(&sites->frames[sites->paths[path].frame]),
+                 before[0] != '\0' ? ";" : "", 400, before);
+    }
+    for (size_t i = 0; i < seen->memory_count; i++)
+        if (strcmp(seen->memory[i].place, place) == 0)
+            return &seen->memory[i];
+    assert_true(seen->memory_count < MAX_PLACES);
+    strcpy(seen->memory[seen->memory_count].place, place);
+    return &seen->memory[seen->memory_count++];
+}
+
+static enum status see_allocations(struct sample_sink *sink, struct sampled_thread *thread,
+                                   const struct sample_sites *sites, const struct sample_allocation *allocations,
+                                   size_t count) {
+    (void)thread;
+    for (size_t i = 0; i < count; i++) {
+        struct sample_allocation *sum = &memory_of((struct seen *)sink, sites, allocations[i].path)->allocated;
+        sum->alloc_bytes += allocations[i].alloc_bytes;
+        sum->alloc_count += allocations[i].alloc_count;
+        sum->alloc_variance += allocations[i].alloc_variance;
+        sum->python_bytes += allocations[i].python_bytes;
+        sum->copy_bytes += allocations[i].copy_bytes;
+    }
+    return STATUS_OK;
+}
+
+static enum status see_memory(struct sample_sink *sink, const struct sample_memory *memory) {
+    struct seen *seen = (struct seen *)sink;
+    for (size_t i = 0; i < memory->change_count; i++) {
+        /* Different paths may look the same here. */
+        struct sample_held *sum = &memory_of(seen, memory->sites, memory->changes[i].path)->held;
+        sum->live_bytes += memory->changes[i].now.live_bytes - memory->changes[i].before.live_bytes;
+        sum->peak_bytes += memory->changes[i].now.peak_bytes - memory->changes[i].before.peak_bytes;
+    }
+    for (size_t i = 0; i < memory->footprint_count; i++)
+        if (memory->footprint[i].value > seen->highest_bytes)
+            seen->highest_bytes = memory->footprint[i].value;
+    seen->peak_bytes = memory->peak_bytes;
+    return STATUS_OK;
+}
+
 static enum status see_time(struct sample_sink *sink, uint64_t now_ns) {
     (void)sink;
     (void)now_ns;
@@ -96,7 +159,9 @@ static void seen_init(struct seen *seen) {
                                       .thread_renamed = see_thread,
                                       .thread_ended = see_thread_end,
                                       .sample = see_sample,
-                                      .idle = see_time};
+                                      .idle = see_time,
+                                      .allocations = see_allocations,
+                                      .memory = see_memory};
 }
 
 /* A producer: what the agent does, in this process. */
@@ -198,6 +263,34 @@ static void put_sample(struct producer *producer, uint32_t index, uint64_t cpu_n
     *sample = (struct wire_sample){
         .record = record, .time_ns = clock_monotonic_ns(), .cpu_ns = cpu_ns, .kept = kept, .frame_count = count};
     memcpy(sample + 1, frames, count * sizeof frames[0]);
+    wire_ring_commit(ring, position);
+}
+
+static void put_alloc(struct producer *producer, uint32_t index, const struct wire_alloc *alloc,
+                      const struct wire_frame *frames, uint32_t count) {
+    struct wire_ring *ring = &producer->rings[index];
+    uint64_t position = wire_ring_position(ring);
+    struct wire_alloc *put = wire_ring_reserve(ring, &position, WIRE_ALLOC, sizeof *put + count * sizeof frames[0]);
+    assert_non_null(put);
+    struct wire_record record = put->record;
+    record.flags = alloc->record.flags;
+    *put = *alloc;
+    put->record = record;
+    put->frame_count = count;
+    put->time_ns = clock_monotonic_ns();
+    if (count > 0)
+        memcpy(put + 1, frames, count * sizeof frames[0]);
+    wire_ring_commit(ring, position);
+}
+
+static void put_free(struct producer *producer, uint32_t index, uint64_t id, uint64_t footprint_bytes) {
+    struct wire_ring *ring = &producer->rings[index];
+    uint64_t position = wire_ring_position(ring);
+    struct wire_free *put = wire_ring_reserve(ring, &position, WIRE_FREE, sizeof *put);
+    assert_non_null(put);
+    put->time_ns = clock_monotonic_ns();
+    put->id = id;
+    put->footprint_bytes = footprint_bytes;
     wire_ring_commit(ring, position);
 }
 
@@ -382,11 +475,14 @@ static void test_hostile_regions(void **state) {
     for (int round = 0; round < 300; round++) {
         struct producer producer;
         producer_make(&producer, session, round);
+        ((struct wire_region *)producer.region)->memory_stride_bytes = (uint64_t)round % 2;
         producer_publish(&producer);
         start_thread(&producer, 1, 0);
         for (uint32_t i = 0; i < 20; i++) {
             put_code(&producer, 1, 0x1000 * (i + 1), "name", 1);
             put_sample(&producer, 1, i, i, (const struct wire_frame[]){{0x1000 * (i + 1), 0, WIRE_FRAME_PYTHON}}, 1, 0);
+            put_alloc(&producer, 1, &(struct wire_alloc){.id = i / 2, .weight_bytes = 7, .kept = i}, NULL, 0);
+            put_free(&producer, 1, i / 3, 9);
         }
         uint64_t written = wire_ring_position(&producer.rings[1]);
         for (int i = 0; i < 8; i++)
@@ -451,6 +547,86 @@ static void test_a_region_that_is_cut_short(void **state) {
     producer_end(&producer);
 }
 
+static const struct seen_memory *seen_at(const struct seen *seen, const char *place) {
+    for (size_t i = 0; i < seen->memory_count; i++)
+        if (strcmp(seen->memory[i].place, place) == 0)
+            return &seen->memory[i];
+    fail_msg("nothing was allocated by %s", place);
+    return NULL;
+}
+
+/* Allocations and samples share the stack that is remembered; what one thread allocates another gives back. */
+static void test_memory(void **state) {
+    (void)state;
+    static struct seen seen;
+    struct producer producer;
+    struct agent_session *session = open_session(&seen);
+    producer_make(&producer, session, 0);
+    ((struct wire_region *)producer.region)->memory_stride_bytes = 1000;
+    producer_publish(&producer);
+    start_thread(&producer, 0, 0);
+    producer.rings[0].slot->tid = (uint32_t)getpid();
+    put_alloc(&producer, 0,
+              &(struct wire_alloc){.id = 1, .size_bytes = 8, .grown_bytes = 8, .weight_bytes = 8, .footprint_bytes = 8},
+              NULL, 0);
+    start_thread(&producer, 1, 0);
+    put_code(&producer, 0, 0x1000, "main", 10);
+    put_code(&producer, 0, 0x2000, "leaf", 20);
+    const struct wire_frame both[] = {{0x2000, 4, WIRE_FRAME_PYTHON}, {0x1000, 0, WIRE_FRAME_PYTHON}};
+    put_sample(&producer, 0, 1, 0, both, 2, 0);
+    put_alloc(&producer, 0,
+              &(struct wire_alloc){.id = 2,
+                                   .size_bytes = 100,
+                                   .grown_bytes = 100,
+                                   .weight_bytes = 2148,
+                                   .kept = 1,
+                                   .weight_count = 3 * 1024,
+                                   .footprint_bytes = 1000,
+                                   .domain = WIRE_DOMAIN_PYTHON},
+              NULL, 0);
+    put_alloc(&producer, 0,
+              &(struct wire_alloc){.id = 3,
+                                   .size_bytes = 70,
+                                   .grown_bytes = 70,
+                                   .weight_bytes = 70,
+                                   .kept = 1,
+                                   .weight_count = 1024,
+                                   .footprint_bytes = 2000},
+              both, 1);
+    put_sample(&producer, 0, 2, 2, NULL, 0, 0);
+    drain(session);
+    put_free(&producer, 1, 2, 2000);
+    put_alloc(&producer, 1,
+              &(struct wire_alloc){.record.flags = WIRE_SAMPLE_NO_PYTHON,
+                                   .id = 4,
+                                   .size_bytes = 5,
+                                   .grown_bytes = 5,
+                                   .weight_bytes = 5,
+                                   .footprint_bytes = 1990},
+              NULL, 0);
+    put_free(&producer, 0, 4, 1900);
+    end_thread(&producer, 1, 0);
+    drain(session);
+    atomic_store(&((struct wire_region *)producer.region)->peak_bytes, 2000);
+    finish(session);
+    assert_string_equal(seen.stacks[1], "main:10;leaf:21");
+    assert_int_equal(seen_at(&seen, "STARTUP")->held.live_bytes, 8);
+    const struct seen_memory *main_memory = seen_at(&seen, "main");
+    assert_int_equal(main_memory->allocated.alloc_bytes, 2148);
+    assert_int_equal(main_memory->allocated.python_bytes, 2148);
+    assert_int_equal(main_memory->allocated.alloc_count, 3);
+    assert_int_equal(main_memory->allocated.alloc_variance, 2148 * 2048 >> 20);
+    assert_int_equal(main_memory->held.live_bytes, 0);
+    assert_int_equal(main_memory->held.peak_bytes, 2148);
+    assert_int_equal(seen_at(&seen, "main;leaf")->held.live_bytes, 70);
+    assert_int_equal(seen_at(&seen, "main;leaf")->held.peak_bytes, 70);
+    assert_int_equal(seen_at(&seen, "main;leaf;THREAD")->allocated.alloc_bytes, 5);
+    assert_int_equal(seen_at(&seen, "main;leaf;THREAD")->held.live_bytes, 0);
+    assert_int_equal(seen.peak_bytes, 2000);
+    assert_int_equal(seen.highest_bytes, 2000);
+    producer_end(&producer);
+}
+
 static void test_the_folder(void **state) {
     (void)state;
     static struct seen seen;
@@ -498,6 +674,7 @@ int main(void) {
         cmocka_unit_test(test_hostile_regions),
         cmocka_unit_test(test_files_that_are_no_regions),
         cmocka_unit_test(test_a_region_that_is_cut_short),
+        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_the_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

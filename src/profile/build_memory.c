@@ -1,0 +1,70 @@
+/* Memory: what is live of what was allocated, whoever gives it back. */
+#include "profile/builder.h"
+
+enum { TIMELINE_POINTS = 1000 };
+
+/* The thread that a process × stack is counted with. False when the process has none at all. */
+static bool find_allocator(const struct profile *profile, uint32_t process, uint32_t stack, uint32_t *thread) {
+    uint32_t known = digest_map_get(&profile->builder->allocators, digest_of_pair(process, stack));
+    *thread = known - 1;
+    for (uint32_t i = 0; known == 0 && i < profile->thread_count; i++)
+        if (profile->threads[i].process == process) {
+            *thread = i;
+            return true;
+        }
+    return known != 0;
+}
+
+enum status builder_note_allocator(struct profile *profile, uint32_t thread, uint32_t stack) {
+    struct digest key = digest_of_pair(profile->threads[thread].process, stack);
+    if (digest_map_get(&profile->builder->allocators, key) != 0)
+        return STATUS_OK;
+    return digest_map_set(&profile->builder->allocators, key, thread + 1);
+}
+
+enum status profile_add_difference(struct profile *profile, uint32_t process, uint32_t stack, enum measure measure,
+                                   int64_t amount) {
+    uint32_t thread = 0;
+    size_t entry = 0;
+    if (!find_allocator(profile, process, stack, &thread))
+        return STATUS_OK;
+    TRY(builder_note_allocator(profile, thread, stack));
+    TRY(builder_find_entry(profile, thread, stack, measure, &entry));
+    /* In whatever order they come, only the sum has to be a number. */
+    profile->columns[measure][entry] += (uint64_t)amount;
+    return STATUS_OK;
+}
+
+/* What a capture lacks may leave less than nothing. */
+static void clamp(struct profile *profile, enum measure measure) {
+    for (size_t i = 0; profile->columns[measure] != NULL && i < profile->entry_count; i++)
+        if (profile->columns[measure][i] > INT64_MAX)
+            profile->columns[measure][i] = 0;
+}
+
+void builder_finish_memory(struct profile *profile) {
+    static const enum measure DIFFERENCES[] = {MEASURE_PEAK_BYTES, MEASURE_LIVE_BYTES,    MEASURE_TEMPORARY_BYTES,
+                                               MEASURE_LIVE_COUNT, MEASURE_PEAK_VARIANCE, MEASURE_LIVE_VARIANCE};
+    for (size_t i = 0; i < sizeof DIFFERENCES / sizeof DIFFERENCES[0]; i++)
+        clamp(profile, DIFFERENCES[i]);
+    for (size_t i = 0; i < profile->process_count; i++)
+        series_reduce(&profile->processes[i].memory.timeline);
+}
+
+enum status profile_set_footprint(struct profile *profile, uint32_t process, const struct capture_footprint *memory) {
+    struct profile_memory *set = &profile->processes[process].memory;
+    set->is_taken = true;
+    set->footprint_bytes = memory->footprint_bytes;
+    set->inherited_bytes = memory->inherited_bytes;
+    set->stride_bytes = memory->stride_bytes;
+    set->lost_records = memory->lost_records;
+    /* After an exec it begins anew, and the process is still the same one. */
+    if (memory->peak_bytes > set->peak_bytes) {
+        set->peak_bytes = memory->peak_bytes;
+        set->peak_ns = memory->peak_ns;
+    }
+    set->timeline.limit = TIMELINE_POINTS;
+    for (size_t i = 0; i < memory->point_count; i++)
+        TRY(series_add(&set->timeline, memory->points[i].time_ns, memory->points[i].bytes));
+    return STATUS_OK;
+}
