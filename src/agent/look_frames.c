@@ -30,11 +30,11 @@ static void put_native(struct look *look) {
 static uint32_t code_unit_at(struct look *look, const struct code_entry *code, uint64_t start, int64_t offset) {
     uint16_t unit = 0;
     for (; offset + CODE_UNIT_BYTES <= (int64_t)code->bytecode_bytes; offset += CODE_UNIT_BYTES) {
-        uint64_t address = start + (uint64_t)offset;
-        if (look->attached)
-            unit = load_u16(pointer_to(address));
-        else if (!probe_copy(address, &unit, sizeof unit))
+        uint64_t address = start + (uint64_t)offset, in_word = address % LOOK_WORD_BYTES;
+        const uint8_t *word = look_bytes_at(look, address - in_word, LOOK_WORD_BYTES);
+        if (word == NULL || in_word > LOOK_WORD_BYTES - CODE_UNIT_BYTES)
             return 0;
+        unit = load_u16(word + in_word);
         if (layout_has(look->layout->code.co_code_adaptive) || (unit & 0xff) != EXTENDED_ARG)
             break;
     }
@@ -92,18 +92,18 @@ static uint64_t untag(const struct layout *layout, uint64_t reference) {
     return (reference & TAG_INT) == TAG_INT ? 0 : reference & ~(uint64_t)TAG_MASK;
 }
 
-/* A word that an attached thread knows to be there. */
-static bool read_word(const struct look *look, uint64_t address, uint64_t *word) {
-    if (!look->attached)
-        return probe_copy(address, word, sizeof *word);
-    *word = load_u64(pointer_to(address));
+static bool read_word(struct look *look, uint64_t address, uint64_t *word) {
+    const uint8_t *bytes = look_bytes_at(look, address, sizeof *word);
+    if (bytes == NULL)
+        return false;
+    *word = load_u64(bytes);
     return true;
 }
 
 /* Where the copy of the bytecode begins that a frame with this index runs (free-threaded 3.14+): _PyCodeArray
- * { Py_ssize_t size; char *entries[]; } (Include/cpython/code.h 3.14); a null entry stands for the code's own. An array
- * that another thread replaces stays until this thread has come to a safe point. */
-static bool find_bytecode(const struct look *look, const struct code_entry *code, int32_t index, uint64_t *start) {
+ * { Py_ssize_t size; char *entries[]; } (Include/cpython/code.h 3.14); a null entry stands for the code's own. An
+ * array that another thread replaces stays until this thread has come to a safe point. */
+static bool find_bytecode(struct look *look, const struct code_entry *code, int32_t index, uint64_t *start) {
     uint64_t array = 0, count = 0, copy = 0;
     *start = code->bytecode;
     if (index <= 0)
