@@ -58,10 +58,17 @@ void codes_publish_deaths(_Atomic uint64_t *deaths) {
     atomic_store(&published_deaths, deaths);
 }
 
+/* At the birth of every thread: the entries, 32 KiB, wait until they are looked at. */
 void codes_forget_ring(struct codes *codes) {
-    for (size_t set = 0; set < CODES_SETS; set++)
-        for (size_t way = 0; way < CODES_WAYS; way++)
-            codes->entries[set][way].defined = 0;
+    memset(codes->stale, 1, sizeof codes->stale);
+}
+
+static void refresh(struct codes *codes, size_t set) {
+    if (!codes->stale[set])
+        return;
+    codes->stale[set] = 0;
+    for (size_t way = 0; way < CODES_WAYS; way++)
+        codes->entries[set][way].defined = 0;
 }
 
 /* What names, tables and bytecode are read from: objects of the code object's own, which live as long as it does. */
@@ -129,6 +136,7 @@ static bool is_alive(struct code_entry *entry) {
 struct code_entry *codes_get(struct codes *codes, const struct agent_python *python, uint64_t address) {
     size_t set = (size_t)(hash_of(address) >> 56) % CODES_SETS;
     struct code_entry *entry = NULL;
+    refresh(codes, set);
     for (size_t way = 0; way < CODES_WAYS; way++)
         if (codes->entries[set][way].address == address)
             entry = &codes->entries[set][way];
