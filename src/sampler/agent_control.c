@@ -5,8 +5,8 @@
 #include "sampler/agent_region.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* The last of the regions that the process has made: after an exec the others are of what it was. */
@@ -24,7 +24,7 @@ static void consider(void *context, const char *name) {
         return;
     if (search->name[0] != '\0' && incarnation < search->incarnation)
         return;
-    strcpy(search->name, name);
+    (void)snprintf(search->name, sizeof search->name, "%s", name);
     search->incarnation = incarnation;
 }
 

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* The agent gives the lowest free slot to a new thread: it is most likely not far behind those in use. */
@@ -31,12 +31,12 @@ static void look_at_process(struct agent_process *made) {
         made->split = NULL;
 }
 
-enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial, uint64_t from_ns,
+enum status agent_process_new(const char *name, struct agent_region *region, const struct agent_origin *origin,
                               struct agent_process **result) {
     const struct wire_region *facts = &region->facts;
     uint64_t now_ns = clock_monotonic_ns();
     uint64_t start_ns = facts->start_ns < now_ns ? facts->start_ns : now_ns;
-    start_ns = start_ns > from_ns ? start_ns : from_ns;
+    start_ns = start_ns > origin->from_ns ? start_ns : origin->from_ns;
     pid_t pid = 0;
     struct agent_process *made = calloc(1, sizeof *made);
     if (made == NULL) {
@@ -44,11 +44,11 @@ enum status agent_process_new(const char *name, struct agent_region *region, uin
         return STATUS_FAILED;
     }
     (void)agent_folder_parse_name(name, &pid, &made->incarnation);
-    strcpy(made->name, name);
+    (void)snprintf(made->name, sizeof made->name, "%s", name);
     made->region = region;
     made->settled = facts->forked == 0;
     made->codes = (struct agent_codes){.format = linetable_format_of((int)(facts->python_version >> 16 & 0xff)),
-                                       .last_serial = last_serial};
+                                       .last_serial = origin->last_serial};
     made->sampled = (struct sampled_process){
         .pid = facts->pid,
         /* strobe itself is no parent to speak of. */

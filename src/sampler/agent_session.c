@@ -156,7 +156,7 @@ static void note_file(void *context, const char *name) {
         return;
     struct pending *pending = &session->pending[session->pending_count++];
     *pending = (struct pending){.since_ns = session->now_ns};
-    strcpy(pending->name, name);
+    (void)snprintf(pending->name, sizeof pending->name, "%s", name);
 }
 
 static enum status drain_process(struct agent_session *session, struct agent_process *process, bool everything,
@@ -185,25 +185,28 @@ static enum status end_predecessors(struct agent_session *session, pid_t own_pid
     return STATUS_OK;
 }
 
+/* Takes over the region. */
+static enum status add_process(struct agent_session *session, const char *name, struct agent_region *region) {
+    const struct agent_origin origin = {&session->last_serial, session->from_ns};
+    struct agent_process *process = NULL;
+    TRY(agent_process_new(name, region, &origin, &process));
+    session->processes[session->count++] = process;
+    session->process_count++;
+    return map_set(&session->seen, (uint64_t)process->sampled.pid, 1);
+}
+
 static enum status take_region(struct agent_session *session, const char *name, struct agent_region *region,
                                uint64_t now_ns) {
-    struct agent_process *process = NULL;
     enum status status = end_predecessors(session, region->facts.pid, now_ns);
     if (status == STATUS_OK && session->count == MAX_PROCESSES)
         status = STATUS_LIMIT;
     if (status == STATUS_OK)
-        status =
-            reserve((void **)&session->processes, &session->capacity, session->count + 1, sizeof session->processes[0]);
-    if (status != STATUS_OK) {
-        agent_region_close(region);
-        return status == STATUS_LIMIT ? STATUS_OK : status;
-    }
-    status = agent_process_new(name, region, &session->last_serial, session->from_ns, &process);
-    if (process != NULL)
-        session->processes[session->count++] = process;
-    session->process_count += process != NULL;
-    TRY(status);
-    return map_set(&session->seen, (uint64_t)process->sampled.pid, 1);
+        status = reserve((void **)&session->processes, &session->capacity, session->count + 1,
+                         sizeof(struct agent_process *));
+    if (status == STATUS_OK)
+        return add_process(session, name, region);
+    agent_region_close(region);
+    return status == STATUS_LIMIT ? STATUS_OK : status;
 }
 
 /* *settled: it need not be tried again. */
