@@ -177,7 +177,7 @@ static struct string read_string(const struct agent_python *python, uint64_t add
     const struct layout_unicode *fields = &python->layout.unicode;
     struct string none = {{0, 0}, 0};
     struct object object;
-    if (!read_object(address, fields->data + sizeof(uint64_t), &object) ||
+    if (!read_object(address, fields->ascii_size, &object) ||
         !has_type(&object, python, python->unicode_type, UNICODE_SUBCLASS))
         return none;
     uint32_t state = half_of(&object, fields->state);
@@ -186,8 +186,9 @@ static struct string read_string(const struct agent_python *python, uint64_t add
     bool compact = (state >> fields->compact_shift & 1) != 0, ascii = (state >> fields->ascii_shift & 1) != 0;
     if ((kind != 1 && kind != 2 && kind != 4) || (ascii && kind != 1))
         return none;
-    uint64_t data =
-        compact ? address + (ascii ? fields->ascii_size : fields->compact_size) : word_of(&object, fields->data);
+    uint64_t data = address + (ascii ? fields->ascii_size : fields->compact_size);
+    if (!compact && !probe_copy(address + fields->data, &data, sizeof data))
+        return none;
     uint64_t most = max_bytes / kind;
     return (struct string){{data, (length < most ? length : most) * kind}, kind};
 }
