@@ -43,3 +43,12 @@ bool probe_copy(uint64_t address, void *to, size_t size_bytes) {
     memcpy(to, (const void *)(uintptr_t)address, size_bytes);
     return true;
 }
+
+bool probe_writable(uint64_t address, size_t size_bytes) {
+    int saved = errno;
+    struct iovec same = {(void *)(uintptr_t)address, size_bytes};
+    ssize_t result = process_vm_writev(getpid(), &same, 1, &same, 1, 0);
+    bool writable = result == (ssize_t)size_bytes || (result < 0 && errno != EFAULT);
+    errno = saved;
+    return writable;
+}
