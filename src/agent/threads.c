@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Destructors of other keys run in rounds; what they do is the thread's, too. One round before libc gives up. */
-enum { END_ROUND = 2 };
+enum { END_ROUND = 2, NO_TIMER = -1 };
 static_assert(END_ROUND < 4, "POSIX promises four rounds");
 
 static _Atomic(struct agent_thread *) known[WIRE_SLOTS];
@@ -79,8 +79,15 @@ static struct agent_thread *thread_at(uint32_t index) {
     thread = mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (thread == MAP_FAILED)
         return NULL;
+    thread->timer = NO_TIMER;
     atomic_store(&known[index], thread);
     return thread;
+}
+
+static void stop_timer(struct agent_thread *thread) {
+    if (thread->timer != NO_TIMER)
+        clock_stop_timer(thread->timer);
+    thread->timer = NO_TIMER;
 }
 
 static struct agent_thread *prepare(uint32_t index) {
@@ -94,7 +101,7 @@ static struct agent_thread *prepare(uint32_t index) {
     atomic_store(&slot->read, 0);
     slot->end_ns = slot->end_cpu_ns = 0;
     thread->ring = (struct wire_ring){.slot = slot, .bytes = atomic_load(&rings[index])};
-    thread->timer = -1;
+    stop_timer(thread); /* of one before it that ended without libc */
     thread->end_rounds = 0;
     thread->missed = 0;
     thread->paused = (struct clock_times){0};
@@ -176,7 +183,7 @@ void threads_end(struct agent_thread *thread) {
     struct wire_slot *slot = thread->ring.slot;
     heap_end_thread();
     ended = true;
-    clock_stop_timer(thread->timer);
+    stop_timer(thread);
     /* A signal that is on its way finds nothing to do. */
     current = NULL;
     atomic_signal_fence(memory_order_seq_cst);
@@ -201,6 +208,10 @@ uintptr_t threads_forget_all(void) {
     for (uint32_t index = 0; index < WIRE_SLOTS; index++) {
         atomic_store_explicit(&rings[index], NULL, memory_order_relaxed);
         atomic_store_explicit(&filled[index], false, memory_order_relaxed);
+        /* A child has no timers, and may come to have some of its own by the same numbers. */
+        struct agent_thread *thread = atomic_load_explicit(&known[index], memory_order_relaxed);
+        if (thread != NULL)
+            thread->timer = NO_TIMER;
     }
     return stack_end;
 }

@@ -24,6 +24,8 @@ pid_t process_pid(const struct process *process);
 pid_t process_own_pid(const struct process *process);
 /* Whether it still lives (not a zombie, and the same process as at process_open). */
 bool process_alive(const struct process *process);
+/* Whether it has a thread of that number, as the process itself sees it. True when that cannot be told. */
+bool process_has_thread(const struct process *process, pid_t own_tid);
 
 /* The process that traces it already (a debugger), so that it cannot be paused; 0: none. */
 pid_t process_tracer(const struct process *process);

@@ -11,6 +11,8 @@
 /* The agent gives the lowest free slot to a new thread: it is most likely not far behind those in use. */
 enum { SLOTS_AHEAD = 16 };
 static const uint64_t ALL_SLOTS_PERIOD_NS = 50 * NS_PER_MS;
+/* Slots are thought to run out when so many are in use. Each of them is then asked about, which takes 0.3 µs. */
+enum { MANY_SLOTS = WIRE_SLOTS * 3 / 4 };
 
 /* What can be had only while the process lives. What cannot costs precision, not the process. */
 static void look_at_process(struct agent_process *made) {
@@ -119,6 +121,26 @@ static enum status finish_thread(struct agent_process *process, const struct age
     return end_thread(process, reading->sink, index);
 }
 
+/* A thread that ends without libc (by a SYS_exit of its own) cannot say so. What it has written is all there is. */
+static void note_vanished(const struct agent_process *process, uint32_t index, uint64_t now_ns) {
+    struct wire_slot *slot = agent_region_slot(process->region, index);
+    uint32_t state = WIRE_SLOT_LIVE;
+    if (process->threads[index] == NULL || atomic_load_explicit(&slot->state, memory_order_acquire) != state ||
+        process_has_thread(process->sampled.process, (pid_t)slot->tid))
+        return;
+    /* It may have ended in an orderly way since. */
+    if (!atomic_compare_exchange_strong(&slot->state, &state, WIRE_SLOT_CLAIMED))
+        return;
+    slot->end_ns = now_ns;
+    slot->end_cpu_ns = process->threads[index]->last.cpu_ns;
+    atomic_store_explicit(&slot->state, WIRE_SLOT_ENDED, memory_order_release);
+}
+
+static void find_vanished(const struct agent_process *process, uint64_t now_ns) {
+    for (uint32_t i = 0; process->sampled.process != NULL && i < WIRE_SLOTS; i++)
+        note_vanished(process, i, now_ns);
+}
+
 static enum status attend_slot(struct agent_process *process, const struct agent_reading *reading, uint32_t index) {
     struct wire_slot *slot = agent_region_slot(process->region, index);
     /* Before the ring is read: what ended has written all by then. */
@@ -158,12 +180,18 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
         limit = WIRE_SLOTS;
     }
     agent_memory_begin(&process->allocated, now_ns);
+    uint32_t in_use = 0;
     for (uint32_t i = 0; i < limit; i++) {
         TRY(attend_slot(process, &reading, i));
-        if (process->threads[i] != NULL && process->slot_limit <= i)
+        if (process->threads[i] == NULL)
+            continue;
+        in_use++;
+        if (process->slot_limit <= i)
             process->slot_limit = i + 1;
     }
     uint64_t no_slot = atomic_load_explicit(&agent_region_header(process->region)->no_slot, memory_order_relaxed);
+    if (limit == WIRE_SLOTS && in_use >= MANY_SLOTS)
+        find_vanished(process, now_ns);
     process->counters.errors += no_slot > process->no_slot_seen ? no_slot - process->no_slot_seen : 0;
     process->no_slot_seen = no_slot;
     TRY(agent_memory_settle(&process->allocated, agent_region_header(process->region), is_last));

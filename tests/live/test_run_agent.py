@@ -478,3 +478,40 @@ def test_a_child_without_the_agent_is_said(any_python, tmp_path):
     assert result.returncode == 0
     said = [line for line in result.stderr.splitlines() if line.startswith("strobe: ")]
     assert len(said) == 1 and "was not loaded into process" in said[0] and "--no-agent" in said[0], said
+
+
+RAW_EXITS = BURN + """
+import ctypes, threading, _thread
+SYS_exit = {"x86_64": 60, "aarch64": 93}[os.uname().machine]
+libc = ctypes.CDLL(None)
+threading.stack_size(64 << 10)
+def vanish():
+    libc.syscall(SYS_exit, 0)
+def live(seconds): burn(seconds)
+def tasks(): return len(os.listdir("/proc/self/task"))
+for _ in range(40):
+    for _ in range(50): _thread.start_new_thread(vanish, ())
+    while tasks() > 1: time.sleep(0.001)
+    thread = threading.Thread(target=live, args=(0.02,))
+    thread.start()
+    thread.join()
+with open("/proc/self/timers") as timers: print(sum(line.startswith("ID:") for line in timers), flush=True)
+os._exit(0)
+"""
+
+
+def test_threads_that_end_without_libc_free_their_slots(any_python, run):
+    """2000 threads that cannot say that they end, and only half as many slots."""
+    ran = run("--", any_python.path, "-c", RAW_EXITS)
+    # All but the last few hundred threads have to be noticed; when strobe gets no CPU for long, a few have no slot.
+    assert ran.cpu("burn") == pytest.approx(40 * 0.02, rel=0.2)
+    # What is left of them in the kernel is taken away as their slots come to be used again.
+    assert int(ran.result.stdout) <= 1024
+
+
+def test_an_agent_that_cannot_work_says_why(any_python, run):
+    """A limit on the size of files leaves no room for what is shared, but for the reason."""
+    ran = run("--", "sh", "-c", 'ulimit -f 100; exec "$0" -c "import time; time.sleep(0.3); print(1)"', any_python.path)
+    assert ran.result.stdout == "1\n"
+    said = [line for line in ran.result.stderr.splitlines() if line.startswith("strobe: ")]
+    assert len(said) == 1 and "ulimit -f" in said[0] and "--no-agent" in said[0], said
