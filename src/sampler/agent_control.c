@@ -28,8 +28,8 @@ static void consider(void *context, const char *name) {
     search->incarnation = incarnation;
 }
 
-static enum status set_control(const struct agent_folder *folder, const struct process *process,
-                               enum wire_control control, struct error *error) {
+static enum status set_control(struct agent_folder *folder, const struct process *process, enum wire_control control,
+                               struct error *error) {
     struct search search = {.own_pid = process_own_pid(process)};
     struct agent_region *region = NULL;
     int pid = (int)process_pid(process);
@@ -51,7 +51,7 @@ enum status agent_control(pid_t pid, enum wire_control control, struct error *er
     char *path = NULL;
     TRY(process_open(pid, &process, error));
     enum status status = process_read_variable(process, WIRE_ENVIRONMENT_FOLDER, &path);
-    struct agent_folder folder = {.fd = -1, .news_fd = -1};
+    struct agent_folder folder = {.fd = -1};
     if (status == STATUS_OK)
         folder.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (status == STATUS_NOT_FOUND)
