@@ -168,10 +168,18 @@ static enum status drain_process(struct agent_session *session, struct agent_pro
                                now_ns);
 }
 
+static void complain_of_threads(struct agent_session *session, const struct agent_process *process) {
+    if (process->no_slot_seen > 0 && session->complaint_count < MAX_COMPLAINTS)
+        (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
+                       "%llu threads of process %d were not sampled: there is room for %d at a time",
+                       (unsigned long long)process->no_slot_seen, (int)process->sampled.pid, (int)WIRE_SLOTS);
+}
+
 /* It has ended or become another program: what its rings hold is all there will ever be. */
 static enum status end_process(struct agent_session *session, size_t index, uint64_t now_ns) {
     struct agent_process *process = session->processes[index];
     enum status status = drain_process(session, process, true, now_ns);
+    complain_of_threads(session, process);
     session->processes[index] = session->processes[--session->count];
     remove_file(session, process->name);
     if (process->sampled.end_ns == 0)
@@ -181,35 +189,32 @@ static enum status end_process(struct agent_session *session, size_t index, uint
 }
 
 /* Who has exec'd is told of anew, by the same process id. */
-static enum status end_predecessors(struct agent_session *session, pid_t own_pid, uint64_t now_ns) {
+static enum status end_predecessors(struct agent_session *session, pid_t pid, uint64_t now_ns) {
     for (size_t i = session->count; i-- > 0;)
-        if (session->processes[i]->region->facts.pid == own_pid)
+        if (session->processes[i]->sampled.pid == pid)
             TRY(end_process(session, i, now_ns));
     return STATUS_OK;
 }
 
 /* Takes over the region. */
-static enum status add_process(struct agent_session *session, const char *name, struct agent_region *region) {
+static enum status take_region(struct agent_session *session, const char *name, struct agent_region *region,
+                               uint64_t now_ns) {
     const struct agent_origin origin = {&session->last_serial, session->from_ns};
     struct agent_process *process = NULL;
     TRY(agent_process_new(name, region, &origin, &process));
-    session->processes[session->count++] = process;
-    session->process_count++;
-    return map_set(&session->seen, (uint64_t)process->sampled.pid, 1);
-}
-
-static enum status take_region(struct agent_session *session, const char *name, struct agent_region *region,
-                               uint64_t now_ns) {
-    enum status status = end_predecessors(session, region->facts.pid, now_ns);
-    if (status == STATUS_OK && session->count == MAX_PROCESSES)
-        status = STATUS_LIMIT;
+    enum status status = end_predecessors(session, process->sampled.pid, now_ns);
+    if (status == STATUS_OK)
+        status = map_set(&session->seen, (uint64_t)process->sampled.pid, 1);
     if (status == STATUS_OK)
         status = reserve((void **)&session->processes, &session->capacity, session->count + 1,
                          sizeof(struct agent_process *));
-    if (status == STATUS_OK)
-        return add_process(session, name, region);
-    agent_region_close(region);
-    return status == STATUS_LIMIT ? STATUS_OK : status;
+    if (status != STATUS_OK || session->count == MAX_PROCESSES) {
+        enum status freed = agent_process_free(process, session->sink);
+        return status == STATUS_OK ? freed : status;
+    }
+    session->processes[session->count++] = process;
+    session->process_count++;
+    return STATUS_OK;
 }
 
 /* *settled: it need not be tried again. */

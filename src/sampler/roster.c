@@ -261,7 +261,7 @@ static void merge_process(struct roster_process *process, const struct sampled_p
         process->merged.start_ns = told->start_ns;
         process->merged.start_unix_ns = told->start_unix_ns;
     }
-    if (process->merged.parent_pid == 0)
+    if (told->parent_pid != 0)
         process->merged.parent_pid = told->parent_pid;
 }
 
