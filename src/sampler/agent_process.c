@@ -14,19 +14,36 @@ static const uint64_t ALL_SLOTS_PERIOD_NS = 50 * NS_PER_MS;
 /* Slots are thought to run out when so many are in use. Each of them is then asked about, which takes 0.3 µs. */
 enum { MANY_SLOTS = WIRE_SLOTS * 3 / 4 };
 
+/* The process behind the region, which calls itself by what may be another's id here. */
+static struct process *find_process(const struct agent_region *region, bool *hidden) {
+    struct error ignored = {0};
+    struct process *process = NULL;
+    enum status status = process_open(region->facts.pid, &process, &ignored);
+    if (status == STATUS_OK && process_own_pid(process) == region->facts.pid &&
+        process_maps_file(process, region->device, region->inode))
+        return process;
+    process_free(process);
+    *hidden = status == STATUS_PERMISSION;
+    if (process_find_by_mapping(region->facts.pid, region->device, region->inode, &process) == STATUS_OK)
+        return process;
+    return NULL;
+}
+
 /* What can be had only while the process lives. What cannot costs precision, not the process. */
 static void look_at_process(struct agent_process *made) {
     struct error ignored = {0};
     const struct wire_region *facts = &made->region->facts;
-    if (process_open(facts->pid, &made->sampled.process, &ignored) != STATUS_OK) {
-        made->sampled.process = NULL;
+    struct process *process = find_process(made->region, &made->hidden);
+    made->sampled.process = process;
+    if (process == NULL)
         return;
-    }
-    struct process *process = made->sampled.process;
     struct runtime_symbols symbols = {.runtime = facts->runtime,
                                       .minor_hint = (int)(facts->python_version >> 16 & 0xff)};
     made->sampled.pid = process_pid(process);
     made->sampled.command = process_command(process);
+    /* Its parent's id is one of its own namespace, too. */
+    if (process_pid(process) != facts->pid)
+        made->sampled.parent_pid = 0;
     memory_pages_init(&made->pages, process_memory(process));
     if (runtime_open(&made->runtime, process_memory(process), &made->pages.memory, &symbols, &ignored) != STATUS_OK ||
         cpu_split_new(process, &made->runtime.layout, facts->eval_address, &made->split) != STATUS_OK)
@@ -202,22 +219,13 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
 bool agent_process_alive(const struct agent_process *process) {
     if (process->sampled.process != NULL)
         return process_alive(process->sampled.process);
-    /* It was gone before it could be opened, or may not be. */
-    return kill(process->sampled.pid, 0) == 0 || errno != ESRCH;
+    /* Who may not be looked at may live; who could not be found does not. */
+    return process->hidden && (kill(process->sampled.pid, 0) == 0 || errno != ESRCH);
 }
 
 bool agent_process_is_same(const struct agent_process *process) {
-    struct mappings mappings;
-    struct error ignored = {0};
-    const struct agent_region *region = process->region;
-    if (process->sampled.process == NULL ||
-        process_read_mappings(process->sampled.process, &mappings, &ignored) != STATUS_OK)
-        return true;
-    bool found = false;
-    for (size_t i = 0; i < mappings.count && !found; i++)
-        found = mappings.items[i].inode == region->inode && mappings.items[i].device == region->device;
-    mappings_release(&mappings);
-    return found;
+    return process->sampled.process == NULL ||
+           process_maps_file(process->sampled.process, process->region->device, process->region->inode);
 }
 
 enum status agent_process_free(struct agent_process *process, struct sample_sink *sink) {

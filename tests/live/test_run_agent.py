@@ -515,3 +515,29 @@ def test_an_agent_that_cannot_work_says_why(any_python, run):
     assert ran.result.stdout == "1\n"
     said = [line for line in ran.result.stderr.splitlines() if line.startswith("strobe: ")]
     assert len(said) == 1 and "ulimit -f" in said[0] and "--no-agent" in said[0], said
+
+
+def may_unshare():
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+    try:
+        return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not may_unshare(), reason="needs the right to make PID namespaces")
+def test_processes_in_namespaces_of_their_own(any_python, tmp_path):
+    """Both are process 1 to themselves, at the same time."""
+    capture = tmp_path / "c.strobe"
+    unshare = "unshare --pid --fork --mount-proc"
+    for name in "one", "two":
+        (tmp_path / f"{name}.py").write_text(BURN + f"def {name}(): burn(0.2)\n{name}()\nassert os.getpid() == 1\n")
+    script = f"{unshare} {any_python.path} one.py & {unshare} {any_python.path} two.py; a=$?; wait $! && exit $a"
+    result = strobe("run", "--quiet", "--capture", capture, "--", "sh", "-c", script, cwd=tmp_path)
+    assert result.returncode == 0 and not result.stderr.startswith("strobe:"), result
+    seconds, order = seconds_by_process(capture)
+    assert len(order) == 2 and 1 not in order
+    burned = [{name for name in ("one", "two") if name in seconds[pid]} for pid in order]
+    assert sorted(map(sorted, burned)) == [["one"], ["two"]]
+    for pid, names in zip(order, burned):
+        assert seconds[pid][names.pop()] == pytest.approx(0.2, abs=2 * TICK_S)
