@@ -53,9 +53,9 @@ static const char *file_name(const char *path) {
 /* The system's own libraries, and allocators that take the place of its. */
 static bool is_system_name(const char *name) {
     static const char *const prefixes[] = {
-        "libc.so",   "libc-2.",  "libc.musl-", "libm.so",     "libm-2.",     "ld-linux",    "ld-musl-",
-        "ld-2.",     "libpthread", "libdl.so", "libdl-2.",    "librt.so",    "librt-2.",    "libgcc_s.",
-        "libstdc++.", "libc++.", "libc++abi.", "libjemalloc.", "libtcmalloc", "libmimalloc", "libstrobe-agent",
+        "libc.so",    "libc-2.",    "libc.musl-", "libm.so",      "libm-2.",     "ld-linux",    "ld-musl-",
+        "ld-2.",      "libpthread", "libdl.so",   "libdl-2.",     "librt.so",    "librt-2.",    "libgcc_s.",
+        "libstdc++.", "libc++.",    "libc++abi.", "libjemalloc.", "libtcmalloc", "libmimalloc", "libstrobe-agent",
     };
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
@@ -301,8 +301,7 @@ static void load_symbols(struct code_map *map, struct entry *entry) {
     entry->symbols_loaded = true;
     if (entry->file.file == NULL)
         return;
-    if (!symbol_table_has_local(entry->file.file) &&
-        open_debug_file(map, entry->file.file, &entry->debug) != STATUS_OK)
+    if (!symbol_table_has_local(entry->file.file) && open_debug_file(map, entry->file.file, &entry->debug) != STATUS_OK)
         entry->debug = NULL;
     if (symbol_table_load(entry->file.file, entry->debug, &entry->symbols) != STATUS_OK)
         entry->symbols = NULL;

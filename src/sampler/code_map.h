@@ -23,8 +23,8 @@ struct code_file {
     enum code_kind kind;
     uint32_t index; /* from 0, in the order in which they were met */
     uint16_t machine;
-    struct elf_file *file; /* NULL when it could not be opened */
-    struct unwind_table *table;  /* NULL when it has none */
+    struct elf_file *file;      /* NULL when it could not be opened */
+    struct unwind_table *table; /* NULL when it has none */
 };
 
 struct code_place {
@@ -38,7 +38,8 @@ void code_map_free(struct code_map *map);
 
 /* Where the code at an address comes from. Reads the process's memory map again when nothing is known of it, though not
  * more often than every few milliseconds of `now_ns`. STATUS_NOT_FOUND when no code is there. */
-enum status code_map_find(struct code_map *map, remote_addr address, uint64_t now_ns, struct code_place *place) MUST_USE;
+enum status code_map_find(struct code_map *map, remote_addr address, uint64_t now_ns,
+                          struct code_place *place) MUST_USE;
 
 /* The interpreter's file with its place of `interpreter_address`, if that is known. */
 enum status code_map_interpreter(struct code_map *map, struct code_place *place) MUST_USE;

@@ -15,9 +15,9 @@
 
 enum {
     OPCODES = 256,
-    HITS_MIN = 3,        /* jumps into a range's middle that are not taken for something else's bytes */
-    PARTS_MAX = 8,       /* that a compiler makes of one function: hot, cold, and what was laid out apart */
-    HANDLERS_MIN = 128,  /* different functions in a table of handlers; there are more than 200 instructions */
+    HITS_MIN = 3,       /* jumps into a range's middle that are not taken for something else's bytes */
+    PARTS_MAX = 8,      /* that a compiler makes of one function: hot, cold, and what was laid out apart */
+    HANDLERS_MIN = 128, /* different functions in a table of handlers; there are more than 200 instructions */
     JUMPS_MAX = 1 << 14,
     CODE_MAX_BYTES = 4 << 20,
     ROUNDS_MAX = 8,
@@ -144,7 +144,8 @@ static bool search_jumps(struct search *search, uint64_t *targets, uint8_t *code
         size_t size = (size_t)(range->end - range->start);
         if (size > CODE_MAX_BYTES || elf_file_read(search->file, range->start, code, size) != STATUS_OK)
             continue;
-        size_t found = machine_code_jumps(search->machine, code, size, range->start, targets + count, JUMPS_MAX - count);
+        size_t found =
+            machine_code_jumps(search->machine, code, size, range->start, targets + count, JUMPS_MAX - count);
         count = found < JUMPS_MAX - count ? count + found : JUMPS_MAX;
     }
     qsort(targets, count, sizeof *targets, compare_addresses);
