@@ -28,7 +28,16 @@ struct allocator {
     void (*free)(void *context, void *block);
 };
 
+/* PyObjectArenaAllocator (Include/cpython/objimpl.h 3.8 to 3.15) */
+struct arena_allocator {
+    void *context;
+    void *(*alloc)(void *context, size_t size_bytes);
+    void (*free)(void *context, void *arena, size_t size_bytes);
+};
+
 static struct {
+    void (*get_arenas)(struct arena_allocator *allocator);
+    void (*set_arenas)(struct arena_allocator *allocator);
     void (*get)(int domain, struct allocator *allocator);
     void (*set)(int domain, struct allocator *allocator);
     int (*is_initialised)(void);
@@ -38,6 +47,7 @@ static struct {
 /* What stands behind the hooks. A hook that is called late, by who has kept it, still finds what it stood before. */
 static struct allocator originals[DOMAINS];
 static struct allocator pymalloc;
+static struct arena_allocator arenas;
 
 /* --- Those that get every block from malloc: it is counted there, and only told whose it is. --- */
 
@@ -227,6 +237,25 @@ static void *other_realloc(void *context, void *block, size_t size_bytes) {
     return moved;
 }
 
+/* --- The arenas in which pymalloc has its pools: what is in them is counted object by object. --- */
+
+static void *map_arena(void *context, size_t size_bytes) {
+    heap_thread.inside++;
+    void *arena = arenas.alloc(context, size_bytes);
+    heap_thread.inside--;
+    return arena;
+}
+
+static void hook_arenas(void) {
+    struct arena_allocator now;
+    python.get_arenas(&now);
+    if (now.alloc == map_arena)
+        return;
+    arenas = now;
+    now.alloc = map_arena;
+    python.set_arenas(&now);
+}
+
 /* --- Which is which. --- */
 
 static bool same_functions(const struct allocator *left, const struct allocator *right) {
@@ -258,6 +287,8 @@ static void hook_all(void) {
         struct allocator hooks = {NULL, pymalloc_malloc, pymalloc_calloc, pymalloc_realloc, pymalloc.free};
         python.set(DOMAIN_MEM, &hooks);
         python.set(DOMAIN_OBJECT, &hooks);
+        if (python.get_arenas != NULL && python.set_arenas != NULL)
+            hook_arenas();
     } else {
         hook(DOMAIN_MEM, from_malloc ? label : other);
         hook(DOMAIN_OBJECT, from_malloc ? label : other);
@@ -267,6 +298,8 @@ static void hook_all(void) {
 void heap_python_install(void) {
     *(void **)&python.get = dlsym(RTLD_DEFAULT, "PyMem_GetAllocator");
     *(void **)&python.set = dlsym(RTLD_DEFAULT, "PyMem_SetAllocator");
+    *(void **)&python.get_arenas = dlsym(RTLD_DEFAULT, "PyObject_GetArenaAllocator");
+    *(void **)&python.set_arenas = dlsym(RTLD_DEFAULT, "PyObject_SetArenaAllocator");
     *(void **)&python.is_initialised = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     python.free_threaded = agent_python()->layout.free_threaded;
     if (heap_on && python.get != NULL && python.set != NULL && python.is_initialised != NULL)
