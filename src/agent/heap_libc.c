@@ -202,6 +202,7 @@ static void note_resized(void *moved, size_t size_bytes, size_t old_usable_bytes
 
 static void *resize(void *block, size_t size_bytes) {
     size_t old_usable_bytes = next.usable_size(block);
+    heap_thread.resizes++;
     struct sampled sampled;
     /* Taken out before, as another thread may be given the address as soon as it is left. */
     bool is_sampled = sampled_may_hold((uint64_t)(uintptr_t)block) && heap_take_out(block, &sampled);

@@ -1,5 +1,6 @@
 /* Anonymous mappings that the program makes: in the footprint, and told like blocks of malloc's, but for those from
- * which a Python allocator serves objects, which are told themselves. What malloc maps for its blocks is not counted. */
+ * which a Python allocator serves objects, which are told themselves. What malloc maps for its blocks is not counted.
+ */
 #ifndef STROBE_AGENT_HEAP_MAP_H
 #define STROBE_AGENT_HEAP_MAP_H
 
