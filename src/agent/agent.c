@@ -2,6 +2,8 @@
 
 #include "agent/codes.h"
 #include "agent/heap.h"
+#include "agent/heap_libc.h"
+#include "agent/heap_map.h"
 #include "agent/heap_python.h"
 #include "agent/region.h"
 #include "agent/signals.h"
@@ -114,6 +116,7 @@ static void in_forked_child(void) {
     agent.region = NULL;
     codes_publish_deaths(NULL);
     heap_forget();
+    heap_map_forget();
     uintptr_t stack_end = threads_forget_all();
     if (parents != NULL) {
         region_forget(parents);
@@ -167,8 +170,10 @@ __attribute__((constructor)) static void start_agent(void) {
         begin(false, end_of_initial_stack());
     if (agent.region == NULL)
         heap_switch_off();
-    else
+    else if (heap_on) {
+        heap_map_begin(heap_libc_allocator());
         heap_python_install();
+    }
     errno = error;
 }
 

@@ -29,8 +29,10 @@ struct heap_thread {
     uint64_t random;
     /* A Python allocator asks another one for the memory that it hands on. */
     uint32_t inside;
-    uint32_t domain; /* enum wire_domain, of what malloc is called for */
-    void *nested;    /* what malloc returned last, inside */
+    uint32_t domain;      /* enum wire_domain, of what malloc is called for */
+    void *nested;         /* what malloc returned last, inside */
+    uint32_t resizes;     /* calls of realloc that have resized a block of malloc's */
+    uint32_t arena_frees; /* arenas of pymalloc's that were given back */
     bool seeded;
 };
 extern __thread struct heap_thread heap_thread __attribute__((tls_model("initial-exec")));

@@ -1,8 +1,10 @@
 /* malloc and its kin, in place of those that the program would find, which come next: libc's, or those of another
  * library that was preloaded. Blocks are handed through as they are, so that it does no harm when one is given back
  * past these functions, or through them when it was not given out by them. */
+#include "agent/heap_libc.h"
 #include "agent/agent.h"
 #include "agent/heap.h"
+#include "agent/heap_map.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -82,6 +84,7 @@ static void find_next(void) {
     *(void **)&found.aligned_alloc = dlsym(RTLD_NEXT, "aligned_alloc");
     *(void **)&found.posix_memalign = dlsym(RTLD_NEXT, "posix_memalign");
     *(void **)&found.usable_size = dlsym(RTLD_NEXT, "malloc_usable_size");
+    heap_map_find_next();
     finding = false;
     next = found;
 }
@@ -132,6 +135,13 @@ static size_t first_usable_size(void *block) {
         return 0;
     find_next();
     return next.usable_size(block);
+}
+
+const void *heap_libc_allocator(void) {
+    free(malloc(1)); /* it is found */
+    const void *function;
+    memcpy(&function, &next.malloc, sizeof function);
+    return function;
 }
 
 static inline __attribute__((always_inline)) void *given(void *block, size_t size_bytes) {
@@ -192,6 +202,7 @@ static void note_resized(void *moved, size_t size_bytes, size_t old_usable_bytes
 
 static void *resize(void *block, size_t size_bytes) {
     size_t old_usable_bytes = next.usable_size(block);
+    heap_thread.resizes++;
     struct sampled sampled;
     /* Taken out before, as another thread may be given the address as soon as it is left. */
     bool is_sampled = sampled_may_hold((uint64_t)(uintptr_t)block) && heap_take_out(block, &sampled);

@@ -2,10 +2,13 @@
 
 #include "agent/agent.h"
 #include "agent/heap.h"
+#include "agent/mimalloc.h"
 
 #include <dlfcn.h>
 #include <locale.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #define NOT_INLINE __attribute__((noinline))
 
@@ -28,7 +31,16 @@ struct allocator {
     void (*free)(void *context, void *block);
 };
 
+/* PyObjectArenaAllocator (Include/cpython/objimpl.h 3.8 to 3.15) */
+struct arena_allocator {
+    void *context;
+    void *(*alloc)(void *context, size_t size_bytes);
+    void (*free)(void *context, void *arena, size_t size_bytes);
+};
+
 static struct {
+    void (*get_arenas)(struct arena_allocator *allocator);
+    void (*set_arenas)(struct arena_allocator *allocator);
     void (*get)(int domain, struct allocator *allocator);
     void (*set)(int domain, struct allocator *allocator);
     int (*is_initialised)(void);
@@ -38,6 +50,8 @@ static struct {
 /* What stands behind the hooks. A hook that is called late, by who has kept it, still finds what it stood before. */
 static struct allocator originals[DOMAINS];
 static struct allocator pymalloc;
+static struct arena_allocator arenas;
+static uintptr_t pool_bytes; /* 0: no arena was seen yet, or none of a size that is known */
 
 /* --- Those that get every block from malloc: it is counted there, and only told whose it is. --- */
 
@@ -107,13 +121,13 @@ static void *get_realloc(void *argument) {
 }
 
 /* The block, if it is to be sampled; else NULL. */
-static void *sample_pymalloc(void *(*get)(void *argument), void *argument, size_t size_bytes) {
+static void *sample_pymalloc(void *(*get)(void *argument), void *argument, size_t size_bytes, size_t grown_bytes) {
     struct heap_choice choice;
-    if (!heap_choose(size_bytes, &choice))
+    if (!heap_choose(grown_bytes, &choice))
         return NULL;
     void *block = get_from_malloc(get, argument);
     if (block != NULL && block == heap_thread.nested)
-        heap_tell(&(struct heap_block){.address = block, .size_bytes = size_bytes, .grown_bytes = size_bytes}, &choice,
+        heap_tell(&(struct heap_block){.address = block, .size_bytes = size_bytes, .grown_bytes = grown_bytes}, &choice,
                   WIRE_DOMAIN_PYTHON);
     return block;
 }
@@ -124,7 +138,7 @@ static bool is_struck(size_t size_bytes) {
 
 /* What follows is called for every object: what is seldom needed stands apart, so that the rest needs no stack. */
 static NOT_INLINE void *pymalloc_sample_malloc(size_t size_bytes) {
-    void *block = sample_pymalloc(get_malloc, NULL, size_bytes);
+    void *block = sample_pymalloc(get_malloc, NULL, size_bytes, size_bytes);
     return block != NULL ? block : pymalloc.malloc(pymalloc.context, size_bytes);
 }
 
@@ -141,7 +155,7 @@ static void *pymalloc_malloc(void *context, size_t size_bytes) {
 }
 
 static NOT_INLINE void *pymalloc_sample_calloc(size_t count, size_t size_bytes) {
-    void *block = sample_pymalloc(get_calloc, NULL, count * size_bytes);
+    void *block = sample_pymalloc(get_calloc, NULL, count * size_bytes, count * size_bytes);
     return block != NULL ? block : pymalloc.calloc(pymalloc.context, count, size_bytes);
 }
 
@@ -158,13 +172,35 @@ static void *pymalloc_calloc(void *context, size_t count, size_t size_bytes) {
     return pymalloc.calloc(context, count, size_bytes);
 }
 
+/* How large an object in a pool can have been. The pool begins with struct pool_header (Objects/obmalloc.c 3.8 to 3.11,
+ * Include/internal/pycore_obmalloc.h 3.12 to 3.15). */
+static size_t pool_size_class(const void *block) {
+    enum { INDEX_OFFSET = 36, CLASS_BYTES = 16 };
+    uint32_t index;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    memcpy(&index, (const char *)((uintptr_t)block & ~(pool_bytes - 1)) + INDEX_OFFSET, sizeof index);
+    return index < PYMALLOC_MAX_BYTES / CLASS_BYTES ? (size_t)(index + 1) * CLASS_BYTES : 0;
+}
+
+/* pymalloc is through with a block, and nothing has come to malloc: the block was in a pool, and when no arena was
+ * given back either, the pool still says of which size. */
+static size_t size_in_pool(const void *block, uint32_t resizes, uint32_t arena_frees) {
+    const struct heap_thread *thread = &heap_thread;
+    bool is_known = pool_bytes != 0 && thread->resizes == resizes && thread->arena_frees == arena_frees;
+    return is_known ? pool_size_class(block) : 0;
+}
+
 static void *pymalloc_realloc(void *context, void *block, size_t size_bytes) {
     if (block == NULL)
         return pymalloc_malloc(context, size_bytes);
+    uint32_t resizes = heap_thread.resizes, arena_frees = heap_thread.arena_frees;
     void *moved = label_realloc(&pymalloc, block, size_bytes);
-    if (moved == NULL || moved == block || size_bytes > PYMALLOC_MAX_BYTES || !is_struck(size_bytes))
+    if (moved == NULL || moved == block || size_bytes > PYMALLOC_MAX_BYTES || heap_thread.resizes != resizes)
         return moved;
-    void *sampled = sample_pymalloc(get_realloc, moved, size_bytes);
+    size_t old_bytes = size_in_pool(block, resizes, arena_frees);
+    if (size_bytes <= old_bytes || !is_struck(size_bytes - old_bytes))
+        return moved;
+    void *sampled = sample_pymalloc(get_realloc, moved, size_bytes, size_bytes - old_bytes);
     return sampled != NULL ? sampled : moved;
 }
 
@@ -227,6 +263,105 @@ static void *other_realloc(void *context, void *block, size_t size_bytes) {
     return moved;
 }
 
+/* --- mimalloc: as above, but that its account says how large each block is, so that the footprint has it, and what
+ * realloc adds is known. --- */
+
+static void *count_mimalloc(void *block, size_t size_bytes) {
+    if (block != NULL)
+        heap_thread.delta += (int64_t)mimalloc_new_block_size(block, size_bytes);
+    if (heap_delta_is_large())
+        heap_flush();
+    return count_block(block, size_bytes);
+}
+
+static void *mimalloc_malloc(void *context, size_t size_bytes) {
+    const struct allocator *original = context;
+    int64_t left = go_inside();
+    void *block = original->malloc(original->context, size_bytes);
+    come_out(left);
+    return count_mimalloc(block, size_bytes);
+}
+
+static void *mimalloc_calloc(void *context, size_t count, size_t size_bytes) {
+    const struct allocator *original = context;
+    int64_t left = go_inside();
+    void *block = original->calloc(original->context, count, size_bytes);
+    come_out(left);
+    return count_mimalloc(block, count * size_bytes);
+}
+
+static void mimalloc_free(void *context, void *block) {
+    heap_thread.delta -= (int64_t)mimalloc_block_size(block);
+    if (heap_delta_is_large())
+        heap_flush();
+    other_free(context, block);
+}
+
+/* What a block grows by is told in what it takes, as what the program had asked for before is not known. */
+static void note_mimalloc_resized(void *moved, size_t size_bytes, size_t old_bytes, struct sampled *sampled) {
+    size_t new_bytes = mimalloc_block_size(moved);
+    struct heap_block block = {.address = moved, .size_bytes = size_bytes};
+    if (new_bytes > old_bytes)
+        block.grown_bytes = new_bytes - old_bytes < size_bytes ? new_bytes - old_bytes : size_bytes;
+    if (sampled != NULL) {
+        block.id = sampled->id;
+        heap_keep(sampled, moved, size_bytes);
+    }
+    heap_thread.delta += (int64_t)new_bytes - (int64_t)old_bytes;
+    heap_thread.left -= (int64_t)block.grown_bytes;
+    if (heap_thread.left >= 0 && !heap_delta_is_large())
+        return;
+    uint32_t domain = enter_domain();
+    heap_look(&block);
+    heap_thread.domain = domain;
+}
+
+static void *mimalloc_realloc(void *context, void *block, size_t size_bytes) {
+    const struct allocator *original = context;
+    if (block == NULL)
+        return mimalloc_malloc(context, size_bytes);
+    size_t old_bytes = mimalloc_block_size(block);
+    if (old_bytes == 0)
+        return other_realloc(context, block, size_bytes);
+    struct sampled sampled;
+    bool is_sampled = sampled_may_hold((uint64_t)(uintptr_t)block) && heap_take_out(block, &sampled);
+    int64_t left = go_inside();
+    void *moved = original->realloc(original->context, block, size_bytes);
+    come_out(left);
+    if (moved != NULL)
+        note_mimalloc_resized(moved, size_bytes, old_bytes, is_sampled ? &sampled : NULL);
+    else if (is_sampled)
+        heap_keep(&sampled, block, sampled.size_bytes);
+    return moved;
+}
+
+/* --- The arenas in which pymalloc has its pools: what is in them is counted object by object. --- */
+
+static void *map_arena(void *context, size_t size_bytes) {
+    heap_thread.inside++;
+    void *arena = arenas.alloc(context, size_bytes);
+    heap_thread.inside--;
+    /* ARENA_SIZE, POOL_SIZE: 256 KiB and 4 KiB, or from 3.10 on 64-bit machines 1 MiB and 16 KiB. */
+    pool_bytes = size_bytes == 256 << 10 ? 4 << 10 : size_bytes == 1 << 20 ? 16 << 10 : 0;
+    return arena;
+}
+
+static void unmap_arena(void *context, void *arena, size_t size_bytes) {
+    heap_thread.arena_frees++;
+    arenas.free(context, arena, size_bytes);
+}
+
+static void hook_arenas(void) {
+    struct arena_allocator now;
+    python.get_arenas(&now);
+    if (now.alloc == map_arena)
+        return;
+    arenas = now;
+    now.alloc = map_arena;
+    now.free = unmap_arena;
+    python.set_arenas(&now);
+}
+
 /* --- Which is which. --- */
 
 static bool same_functions(const struct allocator *left, const struct allocator *right) {
@@ -242,31 +377,40 @@ static void hook(int domain, struct allocator functions) {
 static void hook_all(void) {
     const struct allocator label = {NULL, label_malloc, label_calloc, label_realloc, label_free};
     const struct allocator other = {NULL, other_malloc, other_calloc, other_realloc, other_free};
+    const struct allocator mimalloc = {NULL, mimalloc_malloc, mimalloc_calloc, mimalloc_realloc, mimalloc_free};
     struct allocator now[DOMAINS];
     for (int domain = 0; domain < DOMAINS; domain++)
         python.get(domain, &now[domain]);
     if (now[DOMAIN_OBJECT].malloc == pymalloc_malloc || now[DOMAIN_OBJECT].malloc == label_malloc ||
-        now[DOMAIN_OBJECT].malloc == other_malloc)
+        now[DOMAIN_OBJECT].malloc == other_malloc || now[DOMAIN_OBJECT].malloc == mimalloc_malloc)
         return;
     bool from_malloc = same_functions(&now[DOMAIN_OBJECT], &now[DOMAIN_RAW]);
     /* mimalloc has functions of their own for objects, and debug hooks have a context. */
     bool is_pymalloc = !python.free_threaded && now[DOMAIN_OBJECT].context == NULL && !from_malloc &&
                        same_functions(&now[DOMAIN_OBJECT], &now[DOMAIN_MEM]);
+    /* The interpreter's own of 3.13 on. The program has not yet had the time to put others there. */
+    bool is_mimalloc = !from_malloc && !is_pymalloc && now[DOMAIN_OBJECT].context == NULL &&
+                       now[DOMAIN_OBJECT].malloc != now[DOMAIN_MEM].malloc;
+    const struct allocator *counting = from_malloc ? &label : is_mimalloc ? &mimalloc : &other;
     hook(DOMAIN_RAW, label);
     if (is_pymalloc) {
         pymalloc = now[DOMAIN_OBJECT];
         struct allocator hooks = {NULL, pymalloc_malloc, pymalloc_calloc, pymalloc_realloc, pymalloc.free};
         python.set(DOMAIN_MEM, &hooks);
         python.set(DOMAIN_OBJECT, &hooks);
+        if (python.get_arenas != NULL && python.set_arenas != NULL)
+            hook_arenas();
     } else {
-        hook(DOMAIN_MEM, from_malloc ? label : other);
-        hook(DOMAIN_OBJECT, from_malloc ? label : other);
+        hook(DOMAIN_MEM, *counting);
+        hook(DOMAIN_OBJECT, *counting);
     }
 }
 
 void heap_python_install(void) {
     *(void **)&python.get = dlsym(RTLD_DEFAULT, "PyMem_GetAllocator");
     *(void **)&python.set = dlsym(RTLD_DEFAULT, "PyMem_SetAllocator");
+    *(void **)&python.get_arenas = dlsym(RTLD_DEFAULT, "PyObject_GetArenaAllocator");
+    *(void **)&python.set_arenas = dlsym(RTLD_DEFAULT, "PyObject_SetArenaAllocator");
     *(void **)&python.is_initialised = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     python.free_threaded = agent_python()->layout.free_threaded;
     if (heap_on && python.get != NULL && python.set != NULL && python.is_initialised != NULL)
