@@ -42,6 +42,22 @@ struct clock_times clock_read(void) {
     };
 }
 
+/* A number that is as good as any other (splitmix64's last steps). */
+static uint64_t scatter(uint64_t number) {
+    number = (number ^ number >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    number = (number ^ number >> 27) * UINT64_C(0x94d049bb133111eb);
+    return number ^ number >> 31;
+}
+
+/* Somewhere in the first period, so that of many short threads some are met, as many as their time is worth. The
+ * kernel looks at the timer when it ticks (its coarse clock tells how often): that adds up to a tick. */
+static uint64_t first_period_ns(uint64_t period_ns, uint64_t salt) {
+    struct timespec tick = {0};
+    (void)clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+    uint64_t tick_ns = (uint64_t)tick.tv_nsec;
+    return period_ns > tick_ns ? 1 + scatter(clock_now_ns() ^ salt) % (period_ns - tick_ns) : 1;
+}
+
 /* The system calls themselves: libc's timer_create could allocate, and its timer_t is not the kernel's. */
 enum status clock_start_timer(void *value, uint64_t period_ns, int *timer) {
     struct sigevent event = {0};
@@ -53,7 +69,9 @@ enum status clock_start_timer(void *value, uint64_t period_ns, int *timer) {
     if (syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, &made) != 0)
         return STATUS_FAILED;
     struct timespec period = {.tv_sec = (time_t)(period_ns / NS_PER_S), .tv_nsec = (long)(period_ns % NS_PER_S)};
-    struct itimerspec spec = {.it_interval = period, .it_value = period};
+    uint64_t first_ns = first_period_ns(period_ns, (uint64_t)(uintptr_t)value);
+    struct timespec first = {.tv_sec = (time_t)(first_ns / NS_PER_S), .tv_nsec = (long)(first_ns % NS_PER_S)};
+    struct itimerspec spec = {.it_interval = period, .it_value = first};
     if (syscall(SYS_timer_settime, made, 0, &spec, NULL) != 0) {
         clock_stop_timer(made);
         return STATUS_FAILED;

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The agent gives the lowest free slot to a new thread: it is most likely not far behind those in use. */
@@ -50,6 +51,16 @@ static void look_at_process(struct agent_process *made) {
         made->split = NULL;
 }
 
+/* The kernel looks at CPU timers when it ticks; its coarse clocks tell how often that is. */
+static uint64_t stride_of(uint64_t period_ns) {
+    struct timespec tick = {.tv_nsec = 0};
+    (void)clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+    uint64_t tick_ns = (uint64_t)tick.tv_nsec;
+    uint64_t most_ns = NS_PER_S;
+    period_ns = period_ns < most_ns ? period_ns : most_ns;
+    return period_ns > tick_ns ? period_ns : tick_ns;
+}
+
 enum status agent_process_new(const char *name, struct agent_region *region, const struct agent_origin *origin,
                               struct agent_process **result) {
     const struct wire_region *facts = &region->facts;
@@ -66,6 +77,7 @@ enum status agent_process_new(const char *name, struct agent_region *region, con
     (void)snprintf(made->name, sizeof made->name, "%s", name);
     made->region = region;
     made->settled = facts->forked == 0;
+    made->stride_ns = stride_of(facts->period_ns);
     made->codes = (struct agent_codes){.format = linetable_format_of((int)(facts->python_version >> 16 & 0xff)),
                                        .last_serial = origin->last_serial};
     made->sampled = (struct sampled_process){
@@ -100,6 +112,8 @@ static struct agent_reading reading_of(struct agent_process *process, struct sam
         .allocated = &process->allocated,
         .native_boundaries = native_boundaries,
         .free_threaded = process->sampled.free_threaded,
+        .unseen_ns = &process->unseen_ns,
+        .stride_ns = process->stride_ns,
         .from_ns = process->sampled.start_ns,
         .now_ns = clock_monotonic_ns(),
         .scratch = scratch,
@@ -114,16 +128,20 @@ static enum status start_thread(struct agent_process *process, struct sample_sin
         return STATUS_FAILED;
     agent_thread_init(thread, &process->sampled, &ring);
     process->threads[index] = thread;
+    process->thread_count++;
     if (thread->sampled.native_id == (uint64_t)process->region->facts.pid)
         process->allocated.main = thread;
     return sink->thread_started(sink, &thread->sampled);
 }
 
-static enum status end_thread(struct agent_process *process, struct sample_sink *sink, uint32_t index) {
+static enum status end_thread(struct agent_process *process, const struct agent_reading *reading, uint32_t index) {
     struct agent_thread *thread = process->threads[index];
+    struct sample_sink *sink = reading->sink;
     process->threads[index] = NULL;
-    enum status status = agent_memory_tell_thread(&process->allocated, thread, sink);
-    enum status ended = sink->thread_ended(sink, &thread->sampled);
+    enum status status = --process->thread_count == 0 ? agent_thread_take_unseen(thread, reading) : STATUS_OK;
+    enum status ended = agent_memory_tell_thread(&process->allocated, thread, sink);
+    status = status == STATUS_OK ? ended : status;
+    ended = sink->thread_ended(sink, &thread->sampled);
     status = status == STATUS_OK ? ended : status;
     if (process->allocated.main == thread)
         process->allocated.main = NULL;
@@ -135,7 +153,7 @@ static enum status end_thread(struct agent_process *process, struct sample_sink 
 static enum status finish_thread(struct agent_process *process, const struct agent_reading *reading, uint32_t index) {
     const struct wire_slot *slot = agent_region_slot(process->region, index);
     TRY(agent_thread_finish(process->threads[index], reading, slot->end_ns, slot->end_cpu_ns));
-    return end_thread(process, reading->sink, index);
+    return end_thread(process, reading, index);
 }
 
 /* A thread that ends without libc (by a SYS_exit of its own) cannot say so. What it has written is all there is. */
@@ -229,9 +247,10 @@ bool agent_process_is_same(const struct agent_process *process) {
 }
 
 enum status agent_process_free(struct agent_process *process, struct sample_sink *sink) {
+    const struct agent_reading reading = reading_of(process, sink, false, NULL);
     enum status status = STATUS_OK;
     for (uint32_t i = 0; i < WIRE_SLOTS; i++) {
-        enum status ended = process->threads[i] != NULL ? end_thread(process, sink, i) : STATUS_OK;
+        enum status ended = process->threads[i] != NULL ? end_thread(process, &reading, i) : STATUS_OK;
         status = status == STATUS_OK ? ended : status;
     }
     enum status ended = STATUS_OK;

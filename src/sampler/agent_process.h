@@ -22,9 +22,11 @@ struct agent_process {
     uint32_t slot_limit;                      /* no slot from here on was in use when last looked at all */
     uint64_t slots_seen_ns;                   /* when that was */
     uint64_t no_slot_seen;
-    bool hidden;  /* it is there, but may not be looked at */
-    bool told;    /* the sink knows of it */
-    bool settled; /* it is known to be what it was forked as */
+    uint32_t thread_count;
+    uint64_t unseen_ns, stride_ns; /* as agent_reading has them */
+    bool hidden;                   /* it is there, but may not be looked at */
+    bool told;                     /* the sink knows of it */
+    bool settled;                  /* it is known to be what it was forked as */
     bool off_told;
 };
 

@@ -211,6 +211,16 @@ static uint64_t charge(struct agent_thread *thread, const struct agent_reading *
     return weight_ns;
 }
 
+/* The first stroke of a thread's clock stands for a whole stride: for its own time since it began, and for that of
+ * threads that were so short that no stroke met them. So the sum is exact, and a place where many short threads work
+ * gets its share by the chance of meeting one there. */
+static uint64_t adopt_unseen(const struct agent_reading *reading, uint64_t own_ns) {
+    uint64_t room_ns = own_ns < reading->stride_ns ? reading->stride_ns - own_ns : 0;
+    uint64_t adopted_ns = *reading->unseen_ns < room_ns ? *reading->unseen_ns : room_ns;
+    *reading->unseen_ns -= adopted_ns;
+    return adopted_ns;
+}
+
 static enum status take_sample(struct agent_thread *thread, const struct agent_reading *reading,
                                const struct wire_sample *sample, size_t size_bytes) {
     uint64_t behind_bytes =
@@ -225,6 +235,8 @@ static enum status take_sample(struct agent_thread *thread, const struct agent_r
     struct sample_cpu cpu;
     TRY(agent_thread_take_stack(thread, reading, sample->kept, frames, sample->frame_count));
     uint64_t weight_ns = charge(thread, reading, sample->cpu_ns);
+    if (!thread->has_sample)
+        weight_ns += adopt_unseen(reading, weight_ns);
     bool in_python = thread->count > 0 && (sample->record.flags & WIRE_SAMPLE_NO_PYTHON) == 0;
     split_cpu(thread, reading, sample, words, in_python, weight_ns, &cpu);
     thread->last = *sample;
@@ -292,9 +304,20 @@ enum status agent_thread_drain(struct agent_thread *thread, const struct agent_r
 enum status agent_thread_finish(struct agent_thread *thread, const struct agent_reading *reading, uint64_t end_ns,
                                 uint64_t end_cpu_ns) {
     uint64_t weight_ns = charge(thread, reading, end_cpu_ns);
-    if (weight_ns == 0)
+    if (!thread->has_sample)
+        *reading->unseen_ns += weight_ns;
+    if (weight_ns == 0 || !thread->has_sample)
         return STATUS_OK;
     struct sample_cpu cpu = thread->last_cpu;
     scale_parts(&cpu, weight_ns);
     return hand_on(thread, reading, end_ns, &cpu);
+}
+
+enum status agent_thread_take_unseen(struct agent_thread *thread, const struct agent_reading *reading) {
+    struct sample_cpu cpu = {.python_ns = *reading->unseen_ns};
+    *reading->unseen_ns = 0;
+    if (cpu.python_ns == 0)
+        return STATUS_OK;
+    thread->count = thread->settled = 0;
+    return hand_on(thread, reading, reading->now_ns, &cpu);
 }

@@ -26,6 +26,8 @@ struct agent_reading {
     struct agent_memory *allocated;
     bool native_boundaries;
     bool free_threaded;
+    uint64_t *unseen_ns;      /* CPU time of threads that ended before their clock had struck once */
+    uint64_t stride_ns;       /* the CPU time between two strokes of a thread's clock */
     uint64_t from_ns, now_ns; /* nothing in the rings is older or newer */
     void *scratch;            /* WIRE_RING_BYTES, aligned: where a record is copied to before it is looked at */
 };
@@ -61,8 +63,11 @@ enum status agent_thread_drain(struct agent_thread *thread, const struct agent_r
 /* A record's frames: the thread's are brought up to date. For the reader of its other records. */
 enum status agent_thread_take_stack(struct agent_thread *thread, const struct agent_reading *reading, uint32_t kept,
                                     const struct wire_frame *frames, uint32_t count) MUST_USE;
-/* Its CPU clock stood at end_cpu_ns when it ended: what no sample stands for yet goes to the last stack. */
+/* Its CPU clock stood at end_cpu_ns when it ended: what no sample stands for yet goes to the last stack. A thread
+ * without one leaves it to others: its like, some of which were seen. */
 enum status agent_thread_finish(struct agent_thread *thread, const struct agent_reading *reading, uint64_t end_ns,
                                 uint64_t end_cpu_ns) MUST_USE;
+/* The same of the process's last thread: what is unseen still has no stack. */
+enum status agent_thread_take_unseen(struct agent_thread *thread, const struct agent_reading *reading) MUST_USE;
 
 #endif

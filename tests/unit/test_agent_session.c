@@ -410,6 +410,39 @@ static void test_what_is_lost_is_a_gap(void **state) {
     producer_end(&producer);
 }
 
+/* Threads too short for their clock to strike leave their time to the first stroke of another one; what is left over at
+ * the end has no stack. */
+static void test_short_threads(void **state) {
+    (void)state;
+    static struct seen seen;
+    struct producer producer;
+    struct agent_session *session = open_session(&seen);
+    producer_make(&producer, session, 0);
+    producer_publish(&producer);
+    for (uint32_t i = 0; i < 3; i++)
+        start_thread(&producer, i, 100);
+    drain(session);
+    end_thread(&producer, 0, 800);
+    drain(session);
+    assert_int_equal(seen.sample_count, 0);
+    put_code(&producer, 1, 0x1000, "work", 1);
+    put_sample(&producer, 1, 1100, 0, (const struct wire_frame[]){{0x1000, 0, WIRE_FRAME_PYTHON}}, 1, 0);
+    put_sample(&producer, 1, 1200, 1, NULL, 0, 0);
+    drain(session);
+    end_thread(&producer, 2, 130);
+    drain(session);
+    end_thread(&producer, 1, 1200);
+    drain(session);
+    assert_int_equal(seen.sample_count, 3);
+    const uint64_t weights[] = {1700, 100, 30};
+    assert_memory_equal(seen.weights, weights, sizeof weights);
+    assert_string_equal(seen.stacks[0], "work:1");
+    assert_string_equal(seen.stacks[2], "");
+    assert_int_equal(seen.thread_cpu_ns, 700 + 1100 + 30);
+    finish(session);
+    producer_end(&producer);
+}
+
 static void test_a_program_that_execs_is_another(void **state) {
     (void)state;
     static struct seen seen;
@@ -671,6 +704,7 @@ int main(void) {
         cmocka_unit_test(test_stacks_and_weights),
         cmocka_unit_test(test_code_is_told_apart),
         cmocka_unit_test(test_what_is_lost_is_a_gap),
+        cmocka_unit_test(test_short_threads),
         cmocka_unit_test(test_a_program_that_execs_is_another),
         cmocka_unit_test(test_an_agent_that_is_off_says_why),
         cmocka_unit_test(test_hostile_regions),
