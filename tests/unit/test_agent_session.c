@@ -103,7 +103,7 @@ static const char *frame_name(const struct sample_frame *frame) {
 static struct seen_memory *memory_of(struct seen *seen, const struct sample_sites *sites, uint32_t path) {
     char place[TEXT_BYTES] = "", before[TEXT_BYTES];
     for (; path != 0; path = sites->paths[path].caller) {
-        strcpy(before, place);
+        (void)snprintf(before, sizeof before, "%s", place);
         snprintf(place, sizeof place, "%s%s%.*s", frame_name(&sites->frames[sites->paths[path].frame]),
                  before[0] != '\0' ? ";" : "", 400, before);
     }
@@ -111,7 +111,7 @@ static struct seen_memory *memory_of(struct seen *seen, const struct sample_site
         if (strcmp(seen->memory[i].place, place) == 0)
             return &seen->memory[i];
     assert_true(seen->memory_count < MAX_PLACES);
-    strcpy(seen->memory[seen->memory_count].place, place);
+    (void)snprintf(seen->memory[seen->memory_count].place, TEXT_BYTES, "%s", place);
     return &seen->memory[seen->memory_count++];
 }
 

@@ -82,8 +82,14 @@ static void hear_missed(void *context, const struct sampled_process *process) {
 }
 
 static struct roster *open_roster(struct heard *heard, struct sample_sink *sides[2]) {
-    *heard = (struct heard){.sink = {hear_process, hear_process_end, hear_thread, hear_name, hear_thread_end,
-                                     hear_sample, hear_time, hear_forgotten}};
+    *heard = (struct heard){.sink = {.process_started = hear_process,
+                                     .process_ended = hear_process_end,
+                                     .thread_started = hear_thread,
+                                     .thread_renamed = hear_name,
+                                     .thread_ended = hear_thread_end,
+                                     .sample = hear_sample,
+                                     .idle = hear_time,
+                                     .code_forgotten = hear_forgotten}};
     struct roster *roster = roster_new(&heard->sink, hear_missed, heard);
     assert_non_null(roster);
     sides[0] = roster_sink(roster, ROSTER_INSIDE);
