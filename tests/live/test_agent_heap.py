@@ -2,11 +2,11 @@
 
 import collections
 import math
-import os
 import signal
+from pathlib import Path
 
 import pytest
-from agent_reader import Watched
+from agent_reader import AGENT, Watched
 
 # The largest number of standard deviations that a sum may be off: for normal deviates one run in 15,000,000 is, and what
 # is drawn is fixed by a seed, so that a run is as the one before.
@@ -235,3 +235,16 @@ except MemoryError:
     watched = watch(python, code)
     assert watched.json() == 1
     assert allocated(watched.region, "fill")["bytes"] > 200 << 20
+
+
+OTHER_MALLOCS = [path for name in ("jemalloc.so.2", "tcmalloc_minimal.so.4") for path in Path("/usr/lib").glob(f"*/lib{name}")]
+
+
+@pytest.mark.parametrize("library", OTHER_MALLOCS, ids=lambda path: path.name)
+def test_other_mallocs(any_python, library):
+    """What another malloc maps for its blocks is not counted twice."""
+    preload = {"LD_PRELOAD": f"{AGENT} {library}"}
+    judge_lines(watch(any_python, LINES, env=preload))
+    watched = watch(any_python, FOOTPRINT, "blocks", env=preload)
+    after = int(watched.stdout)
+    assert 1511 * 40009 < watched.region.header["footprint_bytes"] < after
