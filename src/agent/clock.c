@@ -49,14 +49,17 @@ enum status clock_start_timer(void *value, uint64_t period_ns, int *timer) {
     event.sigev_signo = AGENT_SIGNAL;
     event.sigev_value.sival_ptr = value;
     event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
-    if (syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, timer) != 0)
+    int made = 0;
+    if (syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, &made) != 0)
         return STATUS_FAILED;
     struct timespec period = {.tv_sec = (time_t)(period_ns / NS_PER_S), .tv_nsec = (long)(period_ns % NS_PER_S)};
     struct itimerspec spec = {.it_interval = period, .it_value = period};
-    if (syscall(SYS_timer_settime, *timer, 0, &spec, NULL) == 0)
-        return STATUS_OK;
-    clock_stop_timer(*timer);
-    return STATUS_FAILED;
+    if (syscall(SYS_timer_settime, made, 0, &spec, NULL) != 0) {
+        clock_stop_timer(made);
+        return STATUS_FAILED;
+    }
+    *timer = made;
+    return STATUS_OK;
 }
 
 void clock_stop_timer(int timer) {

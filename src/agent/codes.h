@@ -27,6 +27,7 @@ struct code_entry {
 struct codes {
     struct code_entry entries[CODES_SETS][CODES_WAYS];
     uint8_t replaced_last[CODES_SETS];
+    uint8_t stale[CODES_SETS]; /* 1: what is `defined` in the set is of an earlier ring */
 };
 
 /* Begins to count deaths; once for each process, before any thread uses codes, not signal-safe. False when the type

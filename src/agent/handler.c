@@ -10,6 +10,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
+/* The evaluation loop's own instructions say what they are; who called it does not matter. */
+static bool is_in_loop(const struct agent_python *python, uint64_t program_counter) {
+    return program_counter >= python->eval && program_counter - python->eval < python->eval_bytes;
+}
+
 /* How many words above the stack pointer there are to copy: not beyond the end of the thread's stack, and when it is on
  * some other stack (a signal's, a coroutine's) not beyond what is mapped. */
 static uint32_t count_stack_words(const struct agent_thread *thread, uint64_t stack_pointer) {
@@ -67,7 +72,9 @@ static void write_sample(struct agent_thread *thread, const struct clock_times *
         atomic_fetch_add_explicit(&thread->ring.slot->torn, 1, memory_order_relaxed);
     if (!walk_define_codes(&thread->walk, &stack, &thread->ring))
         return;
-    uint32_t words = count_stack_words(thread, registers->stack_pointer);
+    uint32_t words = is_in_loop(agent_python(), registers->program_counter)
+                         ? 0
+                         : count_stack_words(thread, registers->stack_pointer);
     uint64_t position = wire_ring_position(&thread->ring);
     struct wire_sample *sample = reserve(&thread->ring, &position, &stack, words);
     if (sample == NULL)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -31,7 +32,23 @@ bool probe_copy(uint64_t address, void *to, size_t size_bytes) {
     int saved = errno;
     struct iovec local = {to, size_bytes};
     struct iovec remote = {(void *)(uintptr_t)address, size_bytes};
-    bool copied = process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)size_bytes;
+    ssize_t result = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    /* Containers may forbid the call itself. */
+    bool forbidden = result < 0 && errno != EFAULT;
     errno = saved;
-    return copied;
+    if (!forbidden)
+        return result == (ssize_t)size_bytes;
+    if (!probe_readable(address, size_bytes))
+        return false;
+    memcpy(to, (const void *)(uintptr_t)address, size_bytes);
+    return true;
+}
+
+bool probe_writable(uint64_t address, size_t size_bytes) {
+    int saved = errno;
+    struct iovec same = {(void *)(uintptr_t)address, size_bytes};
+    ssize_t result = process_vm_writev(getpid(), &same, 1, &same, 1, 0);
+    bool writable = result == (ssize_t)size_bytes || (result < 0 && errno != EFAULT);
+    errno = saved;
+    return writable;
 }

@@ -15,4 +15,8 @@ bool probe_readable(uint64_t address, size_t size_bytes);
 /* Copies from memory that another thread may be giving back at this moment. False when it could not be read. */
 bool probe_copy(uint64_t address, void *to, size_t size_bytes);
 
+/* Whether these bytes can be written to; nobody else may write to them meanwhile. True, too, where containers forbid
+ * to ask. */
+bool probe_writable(uint64_t address, size_t size_bytes);
+
 #endif

@@ -4,6 +4,7 @@
 #include "agent/probe.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,20 @@ typedef void *state_getter(void);
 
 static state_getter *find_getter(const char *symbol) {
     return (state_getter *)(uintptr_t)find_address(symbol);
+}
+
+/* A function's size as the symbol table has it. Only glibc's loader tells. */
+static uint64_t find_size(uint64_t address) {
+    enum { SYMBOL_ENTRY = 1, MAX_BYTES = 4 << 20 }; /* RTLD_DL_SYMENT (dlfcn.h of glibc) */
+    int (*find)(const void *, Dl_info *, void **, int) =
+        (int (*)(const void *, Dl_info *, void **, int))(uintptr_t)find_address("dladdr1");
+    Dl_info info;
+    void *entry = NULL;
+    if (address == 0 || find == NULL || find(pointer_to(address), &info, &entry, SYMBOL_ENTRY) == 0 || entry == NULL ||
+        (uint64_t)(uintptr_t)info.dli_saddr != address)
+        return 0;
+    uint64_t size_bytes = ((const ElfW(Sym) *)entry)->st_size;
+    return size_bytes <= MAX_BYTES ? size_bytes : 0;
 }
 
 /* "3.9.18 (main, …)" as PY_VERSION_HEX; 0 when it does not begin like that. */
@@ -100,6 +115,7 @@ enum agent_python_presence agent_python_find(struct agent_python *python, char *
         !find_getters(python) || !find_layout(python, reason, reason_bytes))
         return AGENT_PYTHON_UNKNOWN;
     reason[0] = '\0';
+    python->eval_bytes = find_size(python->eval);
     return AGENT_PYTHON_FOUND;
 }
 

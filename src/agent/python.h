@@ -21,6 +21,7 @@ struct agent_python {
     uint32_t version;      /* PY_VERSION_HEX */
     uint64_t runtime;      /* _PyRuntime */
     uint64_t eval;         /* _PyEval_EvalFrameDefault; 0: not known */
+    uint64_t eval_bytes;   /* of its main part; 0: not known */
     uint64_t code_type;    /* PyCode_Type */
     uint64_t unicode_type; /* PyUnicode_Type */
     uint64_t bytes_type;   /* PyBytes_Type */

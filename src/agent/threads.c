@@ -13,12 +13,13 @@
 #include <unistd.h>
 
 /* Destructors of other keys run in rounds; what they do is the thread's, too. One round before libc gives up. */
-enum { END_ROUND = 2 };
+enum { END_ROUND = 2, NO_TIMER = -1 };
 static_assert(END_ROUND < 4, "POSIX promises four rounds");
 
 static _Atomic(struct agent_thread *) known[WIRE_SLOTS];
-/* Rings of the current region that are mapped. */
+/* Rings of the current region that are mapped, and whose memory is known to be there: nobody takes it away again. */
 static _Atomic(uint8_t *) rings[WIRE_SLOTS];
+static _Atomic bool filled[WIRE_SLOTS];
 static __thread struct agent_thread *current __attribute__((tls_model("initial-exec")));
 static __thread bool ended __attribute__((tls_model("initial-exec")));
 static pthread_key_t end_key;
@@ -37,11 +38,12 @@ bool threads_know(const void *thread) {
 /* Runs when a thread ends in whatever way: it returns, calls pthread_exit or is cancelled. */
 static void on_end(void *value) {
     struct agent_thread *thread = value;
-    if (thread != current || !agent_owns_region())
+    if (thread != current)
         return;
     if (thread->end_rounds++ < END_ROUND && pthread_setspecific(end_key, thread) == 0)
         return;
-    threads_end(thread);
+    if (agent_owns_region())
+        threads_end(thread);
 }
 
 enum status threads_init(void) {
@@ -58,11 +60,14 @@ static uint8_t *find_ring_below(uint32_t index, uint32_t *distance) {
 }
 
 static enum status map_ring(uint32_t index) {
+    if (atomic_load(&filled[index]))
+        return STATUS_OK;
     uint8_t *ring = index == 0 ? region_first_ring(agent_region()) : atomic_load(&rings[index]);
     uint32_t distance = 0;
     uint8_t *below = ring == NULL ? find_ring_below(index, &distance) : NULL;
     enum status status = region_map_ring(below, distance, &ring);
     atomic_store(&rings[index], ring);
+    atomic_store(&filled[index], status == STATUS_OK);
     return status;
 }
 
@@ -74,8 +79,15 @@ static struct agent_thread *thread_at(uint32_t index) {
     thread = mmap(NULL, sizeof *thread, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (thread == MAP_FAILED)
         return NULL;
+    thread->timer = NO_TIMER;
     atomic_store(&known[index], thread);
     return thread;
+}
+
+static void stop_timer(struct agent_thread *thread) {
+    if (thread->timer != NO_TIMER)
+        clock_stop_timer(thread->timer);
+    thread->timer = NO_TIMER;
 }
 
 static struct agent_thread *prepare(uint32_t index) {
@@ -89,7 +101,7 @@ static struct agent_thread *prepare(uint32_t index) {
     atomic_store(&slot->read, 0);
     slot->end_ns = slot->end_cpu_ns = 0;
     thread->ring = (struct wire_ring){.slot = slot, .bytes = atomic_load(&rings[index])};
-    thread->timer = -1;
+    stop_timer(thread); /* of one before it that ended without libc */
     thread->end_rounds = 0;
     thread->missed = 0;
     thread->paused = (struct clock_times){0};
@@ -171,7 +183,7 @@ void threads_end(struct agent_thread *thread) {
     struct wire_slot *slot = thread->ring.slot;
     heap_end_thread();
     ended = true;
-    clock_stop_timer(thread->timer);
+    stop_timer(thread);
     /* A signal that is on its way finds nothing to do. */
     current = NULL;
     atomic_signal_fence(memory_order_seq_cst);
@@ -193,7 +205,13 @@ void threads_note_time(struct agent_thread *thread, const struct clock_times *ti
 uintptr_t threads_forget_all(void) {
     uintptr_t stack_end = current != NULL ? current->walk.c_stack_end : 0;
     current = NULL;
-    for (uint32_t index = 0; index < WIRE_SLOTS; index++)
+    for (uint32_t index = 0; index < WIRE_SLOTS; index++) {
         atomic_store_explicit(&rings[index], NULL, memory_order_relaxed);
+        atomic_store_explicit(&filled[index], false, memory_order_relaxed);
+        /* A child has no timers, and may come to have some of its own by the same numbers. */
+        struct agent_thread *thread = atomic_load_explicit(&known[index], memory_order_relaxed);
+        if (thread != NULL)
+            thread->timer = NO_TIMER;
+    }
     return stack_end;
 }

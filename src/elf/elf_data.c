@@ -90,10 +90,12 @@ static void apply_rela(struct elf_data *data, const struct dynamic *dynamic, uin
         uint64_t address = 0;
         memcpy(&rela, bytes + at, sizeof rela);
         uint32_t type = (uint32_t)ELF64_R_TYPE(rela.r_info);
+        bool symbolic = type == (x86 ? R_X86_64_64 : R_AARCH64_ABS64) ||
+                        type == (x86 ? R_X86_64_GLOB_DAT : R_AARCH64_GLOB_DAT) ||
+                        type == (x86 ? R_X86_64_JUMP_SLOT : R_AARCH64_JUMP_SLOT);
         if (type == (x86 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE))
             put_word(data, rela.r_offset, (uint64_t)rela.r_addend);
-        else if ((type == (x86 ? R_X86_64_64 : R_AARCH64_ABS64) || type == (x86 ? R_X86_64_GLOB_DAT : R_AARCH64_GLOB_DAT)) &&
-                 symbol_address(data, dynamic, ELF64_R_SYM(rela.r_info), &address))
+        else if (symbolic && symbol_address(data, dynamic, ELF64_R_SYM(rela.r_info), &address))
             put_word(data, rela.r_offset, address + (uint64_t)rela.r_addend);
     }
 }
@@ -104,8 +106,10 @@ static enum status read_segment(struct elf_file *file, struct elf_data *data, co
     if (data->storage[i] == NULL)
         return STATUS_FAILED;
     data->run_count++;
-    data->runs[i] = (struct elf_data_run){
-        .address = segment->address, .bytes = data->storage[i], .size_bytes = segment->file_bytes};
+    data->runs[i] = (struct elf_data_run){.address = segment->address,
+                                          .bytes = data->storage[i],
+                                          .size_bytes = segment->file_bytes,
+                                          .writable = segment->writable};
     return elf_file_read(file, segment->address, data->storage[i], segment->file_bytes);
 }
 

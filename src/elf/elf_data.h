@@ -12,6 +12,7 @@ struct elf_data_run {
     uint64_t address;
     const uint8_t *bytes;
     size_t size_bytes;
+    bool writable; /* until the dynamic linker is done, at least: what has relocations is there */
 };
 
 /* STATUS_LIMIT when it has more than `limit_bytes`. The file is not needed afterwards. */

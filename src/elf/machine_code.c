@@ -24,6 +24,9 @@ static enum machine_call call_x86(const uint8_t *before, uint64_t address, uint6
         *target = address + (uint64_t)(int64_t)load_i32(end - 4);
         return MACHINE_CALL_DIRECT;
     }
+    /* Through the global offset table (-fno-plt): only the linker could not know the target. */
+    if (end[-6] == 0xff && end[-5] == 0x15)
+        return MACHINE_CALL_IMPORTED;
     for (size_t size = 2; size <= MACHINE_CODE_CALL_BYTES; size++)
         if (is_indirect_x86(end - size, size))
             return MACHINE_CALL_INDIRECT;
@@ -90,6 +93,30 @@ size_t machine_code_jumps(uint16_t machine, const uint8_t *code, size_t size_byt
         count++;
     }
     return count;
+}
+
+/* Maybe endbr64 (F3 0F 1E FA), maybe bnd (F2), then jmp *displacement(%rip) (FF 25 rel32). */
+static uint64_t stub_x86(const uint8_t *code, uint64_t address) {
+    size_t at = load_u32(code) == 0xfa1e0ff3 ? 4 : 0;
+    at += code[at] == 0xf2;
+    if (code[at] != 0xff || code[at + 1] != 0x25)
+        return 0;
+    return address + at + 6 + (uint64_t)(int64_t)load_i32(code + at + 2);
+}
+
+/* Maybe BTI, then ADRP x16, page; LDR x17, [x16, #offset] */
+static uint64_t stub_aarch64(const uint8_t *code, uint64_t address) {
+    size_t at = load_u32(code) == 0xd503245f ? 4 : 0;
+    uint32_t page = load_u32(code + at), load = load_u32(code + at + 4);
+    if ((page & 0x9f00001f) != 0x90000010 || (load & 0xffc003ff) != 0xf9400211)
+        return 0;
+    uint32_t field = (page >> 5 & 0x7ffff) << 2 | (page >> 29 & 3);
+    int64_t pages = (int64_t)((uint64_t)field << 43) >> 43;
+    return ((address + at) & ~UINT64_C(4095)) + (uint64_t)(pages * 4096) + 8 * (uint64_t)(load >> 10 & 0xfff);
+}
+
+uint64_t machine_code_stub(uint16_t machine, const uint8_t code[MACHINE_CODE_STUB_BYTES], uint64_t address) {
+    return machine == EM_X86_64 ? stub_x86(code, address) : machine == EM_AARCH64 ? stub_aarch64(code, address) : 0;
 }
 
 bool machine_code_system_call(uint16_t machine, const uint8_t before[MACHINE_CODE_CALL_BYTES]) {

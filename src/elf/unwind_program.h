@@ -41,7 +41,6 @@ struct unwind_cie {
 
 /* The row of `address` in a function that begins at `start`. */
 enum status unwind_program_run(const struct unwind_registers *registers, const struct unwind_cie *cie,
-                               struct bytes program, uint64_t start, uint64_t address,
-                               struct unwind_row *row) MUST_USE;
+                               struct bytes program, uint64_t start, uint64_t address, struct unwind_row *row) MUST_USE;
 
 #endif

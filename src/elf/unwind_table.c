@@ -2,8 +2,9 @@
  *
  *     u32 length, u32 id (CIE: 0; FDE: how far back its CIE begins), ...
  *
- * as the Linux Standard Base (Core, 10.6) and DWARF 4 (6.4) describe them. Read here, and not with libdw, because the few rules that
- * compilers write for ordinary code are all that is wanted, and because libdw would make up a third of strobe. */
+ * as the Linux Standard Base (Core, 10.6) and DWARF 4 (6.4) describe them. Read here, and not with libdw, because the
+ * few rules that compilers write for ordinary code are all that is wanted, and because libdw would make up a third of
+ * strobe. */
 #include "elf/unwind_table.h"
 
 #include "elf/unwind_program.h"

@@ -22,10 +22,10 @@ struct unwind_row {
     enum unwind_register base;
     bool dereferenced;
     int64_t offset;
-    bool outermost;            /* there is no caller */
-    bool return_in_register;   /* the link register has not been saved */
-    int64_t return_offset;     /* from the canonical frame address */
-    bool frame_pointer_saved;  /* the caller's; else it is unchanged */
+    bool outermost;           /* there is no caller */
+    bool return_in_register;  /* the link register has not been saved */
+    int64_t return_offset;    /* from the canonical frame address */
+    bool frame_pointer_saved; /* the caller's; else it is unchanged */
     int64_t frame_pointer_offset;
 };
 
@@ -38,7 +38,6 @@ const struct unwind_range *unwind_table_ranges(const struct unwind_table *table,
 /* NULL: none holds it. */
 const struct unwind_range *unwind_table_find(const struct unwind_table *table, uint64_t address);
 /* STATUS_NOT_FOUND when nothing is known of the address or when it is beyond what struct unwind_row can say. */
-enum status unwind_table_read_row(const struct unwind_table *table, uint64_t address,
-                                  struct unwind_row *row) MUST_USE;
+enum status unwind_table_read_row(const struct unwind_table *table, uint64_t address, struct unwind_row *row) MUST_USE;
 
 #endif

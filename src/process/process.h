@@ -24,6 +24,8 @@ pid_t process_pid(const struct process *process);
 pid_t process_own_pid(const struct process *process);
 /* Whether it still lives (not a zombie, and the same process as at process_open). */
 bool process_alive(const struct process *process);
+/* Whether it has a thread of that number, as the process itself sees it. True when that cannot be told. */
+bool process_has_thread(const struct process *process, pid_t own_tid);
 
 /* The process that traces it already (a debugger), so that it cannot be paused; 0: none. */
 pid_t process_tracer(const struct process *process);
@@ -76,6 +78,12 @@ enum status process_read_mappings(struct process *process, struct mappings *mapp
 void mappings_release(struct mappings *mappings);
 /* The mapping that holds `address`, or NULL. */
 const struct mapping *mappings_find(const struct mappings *mappings, remote_addr address);
+
+/* Whether a file, told as struct mapping tells it, is mapped. False when that cannot be known. */
+bool process_maps_file(struct process *process, uint32_t device, uint64_t inode);
+/* Looks through all processes in PID namespaces below strobe's for the one that calls itself own_pid and has that file
+ * mapped. STATUS_NO_PROCESS when there is none. */
+enum status process_find_by_mapping(pid_t own_pid, uint32_t device, uint64_t inode, struct process **process) MUST_USE;
 
 /* Opens the file behind a mapping, whatever became of its name: through map_files, else by the executable's link or by
  * its path when device and inode still agree or the file still holds what is mapped. *fd is the caller's.

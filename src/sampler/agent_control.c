@@ -5,45 +5,48 @@
 #include "sampler/agent_region.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-/* The last of the regions that the process has made: after an exec the others are of what it was. */
+/* For the region that the process has mapped: another of the same name may be that of a program that it was before, or
+ * of a process that has the same id in another namespace. */
 struct search {
-    pid_t own_pid;
-    char name[AGENT_NAME_BYTES];
-    uint32_t incarnation;
+    const struct agent_folder *folder;
+    struct process *process;
+    enum wire_control control;
+    bool found;
+    char reason[WIRE_REASON_BYTES]; /* why its agent is off; "": it is not */
 };
 
 static void consider(void *context, const char *name) {
     struct search *search = context;
+    struct agent_region *region = NULL;
     pid_t pid = 0;
     uint32_t incarnation = 0;
-    if (!agent_folder_parse_name(name, &pid, &incarnation) || pid != search->own_pid)
+    if (!agent_folder_parse_name(name, &pid, &incarnation) || pid != process_own_pid(search->process) ||
+        agent_region_open(search->folder->fd, name, &region) != STATUS_OK)
         return;
-    if (search->name[0] != '\0' && incarnation < search->incarnation)
-        return;
-    strcpy(search->name, name);
-    search->incarnation = incarnation;
+    bool is_off = !region->is_whole || agent_region_state(region) == WIRE_OFF;
+    if (!region->is_whole || process_maps_file(search->process, region->device, region->inode)) {
+        search->found = true;
+        (void)snprintf(search->reason, sizeof search->reason, "%s", is_off ? region->facts.reason : "");
+        if (!is_off)
+            agent_region_control(region, search->control);
+    }
+    agent_region_close(region);
 }
 
-static enum status set_control(const struct agent_folder *folder, const struct process *process,
-                               enum wire_control control, struct error *error) {
-    struct search search = {.own_pid = process_own_pid(process)};
-    struct agent_region *region = NULL;
+static enum status set_control(struct agent_folder *folder, struct process *process, enum wire_control control,
+                               struct error *error) {
+    struct search search = {.folder = folder, .process = process, .control = control};
     int pid = (int)process_pid(process);
     agent_folder_search(folder, consider, &search);
-    if (search.name[0] == '\0' || agent_region_open(folder->fd, search.name, &region) != STATUS_OK)
+    if (!search.found)
         return error_set(error, STATUS_NOT_FOUND, "the agent is not in process %d, or its strobe has ended", pid);
-    enum status status = STATUS_OK;
-    if (!region->is_whole || agent_region_state(region) == WIRE_OFF)
-        status =
-            error_set(error, STATUS_NOT_FOUND, "the agent does not work in process %d: %s", pid, region->facts.reason);
-    else
-        agent_region_control(region, control);
-    agent_region_close(region);
-    return status;
+    if (search.reason[0] != '\0')
+        return error_set(error, STATUS_NOT_FOUND, "the agent does not work in process %d: %s", pid, search.reason);
+    return STATUS_OK;
 }
 
 enum status agent_control(pid_t pid, enum wire_control control, struct error *error) {
@@ -51,7 +54,7 @@ enum status agent_control(pid_t pid, enum wire_control control, struct error *er
     char *path = NULL;
     TRY(process_open(pid, &process, error));
     enum status status = process_read_variable(process, WIRE_ENVIRONMENT_FOLDER, &path);
-    struct agent_folder folder = {.fd = -1, .news_fd = -1};
+    struct agent_folder folder = {.fd = -1};
     if (status == STATUS_OK)
         folder.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (status == STATUS_NOT_FOUND)

@@ -1,20 +1,23 @@
 #include "sampler/agent_folder.h"
 
+#include "base/clock.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/inotify.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define FOLDER_PREFIX "strobe-agent-"
+
+/* File systems take their times from a clock that stands still for up to 10 ms. */
+static const int64_t FRESH_NS = 50000000;
 
 /* Whether the folder open at fd is one that strobe made: this user's, and nobody else's to enter. */
 static bool is_ours(int fd) {
@@ -79,7 +82,7 @@ static bool make_folder(struct agent_folder *folder, const char *base) {
     if (folder->fd >= 0)
         (void)close(folder->fd);
     free(folder->path);
-    *folder = (struct agent_folder){.fd = -1, .news_fd = -1};
+    *folder = (struct agent_folder){.fd = -1, .was_fresh = true};
     return false;
 }
 
@@ -92,7 +95,7 @@ static const char *base_folder(size_t index) {
 
 enum status agent_folder_open(struct agent_folder *folder, struct error *error) {
     enum { BASES = 4, ATTEMPTS = 3 };
-    *folder = (struct agent_folder){.fd = -1, .news_fd = -1};
+    *folder = (struct agent_folder){.fd = -1, .was_fresh = true};
     for (size_t i = 0; i < BASES * ATTEMPTS && folder->path == NULL; i++) {
         const char *base = base_folder(i / ATTEMPTS);
         if (base == NULL || access(base, W_OK | X_OK) != 0)
@@ -103,12 +106,6 @@ enum status agent_folder_open(struct agent_folder *folder, struct error *error) 
     }
     if (folder->path == NULL)
         return error_set(error, STATUS_FAILED, "cannot make a folder in /dev/shm, TMPDIR or /tmp: %s", strerror(errno));
-    folder->news_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (folder->news_fd >= 0 &&
-        inotify_add_watch(folder->news_fd, folder->path, IN_CREATE | IN_CLOSE_WRITE | IN_MOVED_TO | IN_ONLYDIR) < 0) {
-        (void)close(folder->news_fd);
-        folder->news_fd = -1;
-    }
     return STATUS_OK;
 }
 
@@ -117,31 +114,33 @@ void agent_folder_close(struct agent_folder *folder) {
         empty_folder(folder->fd);
         (void)rmdir(folder->path);
     }
-    if (folder->news_fd >= 0)
-        (void)close(folder->news_fd);
     if (folder->fd >= 0)
         (void)close(folder->fd);
     free(folder->path);
-    *folder = (struct agent_folder){.fd = -1, .news_fd = -1};
+    *folder = (struct agent_folder){.fd = -1, .was_fresh = true};
 }
 
-void agent_folder_read_news(const struct agent_folder *folder, void (*found)(void *context, const char *name),
-                            void *context, bool *lost) {
-    alignas(struct inotify_event) char bytes[4096];
-    *lost = folder->news_fd < 0;
-    for (ssize_t size; folder->news_fd >= 0 && (size = read(folder->news_fd, bytes, sizeof bytes)) > 0;)
-        for (char *at = bytes; at < bytes + size;) {
-            const struct inotify_event *event = (const struct inotify_event *)(const void *)at;
-            if (event->mask & IN_Q_OVERFLOW)
-                *lost = true;
-            else if (event->len > 0)
-                found(context, event->name);
-            at += sizeof *event + event->len;
-        }
+bool agent_folder_has_changed(const struct agent_folder *folder) {
+    struct stat info;
+    return folder->was_fresh || fstat(folder->fd, &info) != 0 || info.st_mtim.tv_sec != folder->changed.tv_sec ||
+           info.st_mtim.tv_nsec != folder->changed.tv_nsec;
 }
 
-void agent_folder_search(const struct agent_folder *folder, void (*found)(void *context, const char *name),
-                         void *context) {
+/* Before the search: what changes meanwhile is for the next one. */
+static void note_change(struct agent_folder *folder) {
+    struct stat info;
+    struct timespec now;
+    folder->was_fresh = true;
+    if (fstat(folder->fd, &info) != 0 || clock_gettime(CLOCK_REALTIME_COARSE, &now) != 0)
+        return;
+    int64_t age_ns =
+        ((int64_t)now.tv_sec - info.st_mtim.tv_sec) * (int64_t)NS_PER_S + now.tv_nsec - info.st_mtim.tv_nsec;
+    folder->changed = info.st_mtim;
+    folder->was_fresh = age_ns < FRESH_NS;
+}
+
+void agent_folder_search(struct agent_folder *folder, void (*found)(void *context, const char *name), void *context) {
+    note_change(folder);
     DIR *list = open_list(folder->fd);
     for (struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;)
         if (entry->d_name[0] != '.')

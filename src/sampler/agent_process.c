@@ -4,39 +4,58 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* The agent gives the lowest free slot to a new thread: it is most likely not far behind those in use. */
 enum { SLOTS_AHEAD = 16 };
 static const uint64_t ALL_SLOTS_PERIOD_NS = 50 * NS_PER_MS;
+/* Slots are thought to run out when so many are in use. Each of them is then asked about, which takes 0.3 µs. */
+enum { MANY_SLOTS = WIRE_SLOTS * 3 / 4 };
+
+/* The process behind the region, which calls itself by what may be another's id here. */
+static struct process *find_process(const struct agent_region *region, bool *hidden) {
+    struct error ignored = {0};
+    struct process *process = NULL;
+    enum status status = process_open(region->facts.pid, &process, &ignored);
+    if (status == STATUS_OK && process_own_pid(process) == region->facts.pid &&
+        process_maps_file(process, region->device, region->inode))
+        return process;
+    process_free(process);
+    *hidden = status == STATUS_PERMISSION;
+    if (process_find_by_mapping(region->facts.pid, region->device, region->inode, &process) == STATUS_OK)
+        return process;
+    return NULL;
+}
 
 /* What can be had only while the process lives. What cannot costs precision, not the process. */
 static void look_at_process(struct agent_process *made) {
     struct error ignored = {0};
     const struct wire_region *facts = &made->region->facts;
-    if (process_open(facts->pid, &made->sampled.process, &ignored) != STATUS_OK) {
-        made->sampled.process = NULL;
+    struct process *process = find_process(made->region, &made->hidden);
+    made->sampled.process = process;
+    if (process == NULL)
         return;
-    }
-    struct process *process = made->sampled.process;
     struct runtime_symbols symbols = {.runtime = facts->runtime,
                                       .minor_hint = (int)(facts->python_version >> 16 & 0xff)};
     made->sampled.pid = process_pid(process);
     made->sampled.command = process_command(process);
+    /* Its parent's id is one of its own namespace, too. */
+    if (process_pid(process) != facts->pid)
+        made->sampled.parent_pid = 0;
     memory_pages_init(&made->pages, process_memory(process));
     if (runtime_open(&made->runtime, process_memory(process), &made->pages.memory, &symbols, &ignored) != STATUS_OK ||
         cpu_split_new(process, &made->runtime.layout, facts->eval_address, &made->split) != STATUS_OK)
         made->split = NULL;
 }
 
-enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial, uint64_t from_ns,
+enum status agent_process_new(const char *name, struct agent_region *region, const struct agent_origin *origin,
                               struct agent_process **result) {
     const struct wire_region *facts = &region->facts;
     uint64_t now_ns = clock_monotonic_ns();
     uint64_t start_ns = facts->start_ns < now_ns ? facts->start_ns : now_ns;
-    start_ns = start_ns > from_ns ? start_ns : from_ns;
+    start_ns = start_ns > origin->from_ns ? start_ns : origin->from_ns;
     pid_t pid = 0;
     struct agent_process *made = calloc(1, sizeof *made);
     if (made == NULL) {
@@ -44,11 +63,11 @@ enum status agent_process_new(const char *name, struct agent_region *region, uin
         return STATUS_FAILED;
     }
     (void)agent_folder_parse_name(name, &pid, &made->incarnation);
-    strcpy(made->name, name);
+    (void)snprintf(made->name, sizeof made->name, "%s", name);
     made->region = region;
     made->settled = facts->forked == 0;
     made->codes = (struct agent_codes){.format = linetable_format_of((int)(facts->python_version >> 16 & 0xff)),
-                                       .last_serial = last_serial};
+                                       .last_serial = origin->last_serial};
     made->sampled = (struct sampled_process){
         .pid = facts->pid,
         /* strobe itself is no parent to speak of. */
@@ -119,6 +138,26 @@ static enum status finish_thread(struct agent_process *process, const struct age
     return end_thread(process, reading->sink, index);
 }
 
+/* A thread that ends without libc (by a SYS_exit of its own) cannot say so. What it has written is all there is. */
+static void note_vanished(const struct agent_process *process, uint32_t index, uint64_t now_ns) {
+    struct wire_slot *slot = agent_region_slot(process->region, index);
+    uint32_t state = WIRE_SLOT_LIVE;
+    if (process->threads[index] == NULL || atomic_load_explicit(&slot->state, memory_order_acquire) != state ||
+        process_has_thread(process->sampled.process, (pid_t)slot->tid))
+        return;
+    /* It may have ended in an orderly way since. */
+    if (!atomic_compare_exchange_strong(&slot->state, &state, WIRE_SLOT_CLAIMED))
+        return;
+    slot->end_ns = now_ns;
+    slot->end_cpu_ns = process->threads[index]->last.cpu_ns;
+    atomic_store_explicit(&slot->state, WIRE_SLOT_ENDED, memory_order_release);
+}
+
+static void find_vanished(const struct agent_process *process, uint64_t now_ns) {
+    for (uint32_t i = 0; process->sampled.process != NULL && i < WIRE_SLOTS; i++)
+        note_vanished(process, i, now_ns);
+}
+
 static enum status attend_slot(struct agent_process *process, const struct agent_reading *reading, uint32_t index) {
     struct wire_slot *slot = agent_region_slot(process->region, index);
     /* Before the ring is read: what ended has written all by then. */
@@ -158,12 +197,18 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
         limit = WIRE_SLOTS;
     }
     agent_memory_begin(&process->allocated, now_ns);
+    uint32_t in_use = 0;
     for (uint32_t i = 0; i < limit; i++) {
         TRY(attend_slot(process, &reading, i));
-        if (process->threads[i] != NULL && process->slot_limit <= i)
+        if (process->threads[i] == NULL)
+            continue;
+        in_use++;
+        if (process->slot_limit <= i)
             process->slot_limit = i + 1;
     }
     uint64_t no_slot = atomic_load_explicit(&agent_region_header(process->region)->no_slot, memory_order_relaxed);
+    if (limit == WIRE_SLOTS && in_use >= MANY_SLOTS)
+        find_vanished(process, now_ns);
     process->counters.errors += no_slot > process->no_slot_seen ? no_slot - process->no_slot_seen : 0;
     process->no_slot_seen = no_slot;
     TRY(agent_memory_settle(&process->allocated, agent_region_header(process->region), is_last));
@@ -174,22 +219,13 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
 bool agent_process_alive(const struct agent_process *process) {
     if (process->sampled.process != NULL)
         return process_alive(process->sampled.process);
-    /* It was gone before it could be opened, or may not be. */
-    return kill(process->sampled.pid, 0) == 0 || errno != ESRCH;
+    /* Who may not be looked at may live; who could not be found does not. */
+    return process->hidden && (kill(process->sampled.pid, 0) == 0 || errno != ESRCH);
 }
 
 bool agent_process_is_same(const struct agent_process *process) {
-    struct mappings mappings;
-    struct error ignored = {0};
-    const struct agent_region *region = process->region;
-    if (process->sampled.process == NULL ||
-        process_read_mappings(process->sampled.process, &mappings, &ignored) != STATUS_OK)
-        return true;
-    bool found = false;
-    for (size_t i = 0; i < mappings.count && !found; i++)
-        found = mappings.items[i].inode == region->inode && mappings.items[i].device == region->device;
-    mappings_release(&mappings);
-    return found;
+    return process->sampled.process == NULL ||
+           process_maps_file(process->sampled.process, process->region->device, process->region->inode);
 }
 
 enum status agent_process_free(struct agent_process *process, struct sample_sink *sink) {

@@ -22,13 +22,20 @@ struct agent_process {
     uint32_t slot_limit;                      /* no slot from here on was in use when last looked at all */
     uint64_t slots_seen_ns;                   /* when that was */
     uint64_t no_slot_seen;
+    bool hidden;  /* it is there, but may not be looked at */
     bool told;    /* the sink knows of it */
     bool settled; /* it is known to be what it was forked as */
     bool off_told;
 };
 
-/* Takes over the region. `last_serial` is the session's, which has lasted since from_ns. */
-enum status agent_process_new(const char *name, struct agent_region *region, uint32_t *last_serial, uint64_t from_ns,
+/* What a session lends its processes. */
+struct agent_origin {
+    uint32_t *last_serial; /* of code objects */
+    uint64_t from_ns;      /* nothing of it is older */
+};
+
+/* Takes over the region. */
+enum status agent_process_new(const char *name, struct agent_region *region, const struct agent_origin *origin,
                               struct agent_process **process) MUST_USE;
 /* Tells the sink that its threads and the process have ended, if it knows of it, and frees it. */
 enum status agent_process_free(struct agent_process *process, struct sample_sink *sink) MUST_USE;

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How often processes are asked whether they live, and the folder is searched where nothing tells of files. */
+/* How often processes are asked whether they live, and the folder is searched though nothing tells of a change. */
 static const uint64_t ALIVE_PERIOD_NS = 50 * NS_PER_MS;
-static const uint64_t SEARCH_PERIOD_NS = 50 * NS_PER_MS;
+static const uint64_t SEARCH_PERIOD_NS = 500 * NS_PER_MS;
 /* How long a fork may take to exec. */
 static const uint64_t FORK_GRACE_NS = 20 * NS_PER_MS;
 /* How long a region may take from its making to its being finished. */
@@ -36,7 +36,8 @@ struct agent_session {
     pid_t only_pid; /* 0: all processes are of interest */
     struct agent_process **processes;
     size_t count, capacity;
-    struct map seen; /* ids of all processes that had an agent */
+    struct map files; /* those that are known, by process id and number */
+    struct map seen;  /* ids of all processes that had an agent */
     struct pending *pending;
     size_t pending_count, pending_capacity;
     uint32_t process_count;
@@ -75,6 +76,7 @@ void agent_session_close(struct agent_session *session) {
     agent_folder_close(&session->folder);
     free(session->processes);
     free(session->pending);
+    map_release(&session->files);
     map_release(&session->seen);
     free(session->scratch);
     free(session);
@@ -91,10 +93,6 @@ void agent_session_start(struct agent_session *session, struct sample_sink *sink
 
 void agent_session_ignore_others(struct agent_session *session, pid_t pid) {
     session->only_pid = pid;
-}
-
-int agent_session_fd(const struct agent_session *session) {
-    return session->folder.news_fd;
 }
 
 uint32_t agent_session_process_count(const struct agent_session *session) {
@@ -121,14 +119,11 @@ void agent_session_note_missed(struct agent_session *session, pid_t pid) {
                        (int)pid);
 }
 
-static bool is_known(const struct agent_session *session, const char *name) {
-    for (size_t i = 0; i < session->count; i++)
-        if (strcmp(session->processes[i]->name, name) == 0)
-            return true;
-    for (size_t i = 0; i < session->pending_count; i++)
-        if (strcmp(session->pending[i].name, name) == 0)
-            return true;
-    return false;
+static uint64_t key_of(const char *name) {
+    pid_t pid = 0;
+    uint32_t incarnation = 0;
+    (void)agent_folder_parse_name(name, &pid, &incarnation);
+    return (uint64_t)pid << 32 | incarnation;
 }
 
 static enum status reserve(void **items, size_t *capacity, size_t count, size_t item_bytes) {
@@ -147,16 +142,24 @@ static void note_file(void *context, const char *name) {
     struct agent_session *session = context;
     pid_t pid = 0;
     uint32_t incarnation = 0;
-    if (!agent_folder_parse_name(name, &pid, &incarnation) || is_known(session, name) ||
-        session->pending_count >= MAX_PENDING)
+    uint64_t ignored = 0;
+    if (!agent_folder_parse_name(name, &pid, &incarnation) || map_get(&session->files, key_of(name), &ignored) ||
+        session->pending_count >= MAX_PENDING || session->news_status != STATUS_OK)
         return;
     session->news_status = reserve((void **)&session->pending, &session->pending_capacity, session->pending_count + 1,
                                    sizeof session->pending[0]);
+    if (session->news_status == STATUS_OK)
+        session->news_status = map_set(&session->files, key_of(name), 1);
     if (session->news_status != STATUS_OK)
         return;
     struct pending *pending = &session->pending[session->pending_count++];
     *pending = (struct pending){.since_ns = session->now_ns};
-    strcpy(pending->name, name);
+    (void)snprintf(pending->name, sizeof pending->name, "%s", name);
+}
+
+static void remove_file(struct agent_session *session, const char *name) {
+    (void)unlinkat(session->folder.fd, name, 0);
+    (void)map_remove(&session->files, key_of(name));
 }
 
 static enum status drain_process(struct agent_session *session, struct agent_process *process, bool everything,
@@ -165,12 +168,20 @@ static enum status drain_process(struct agent_session *session, struct agent_pro
                                now_ns);
 }
 
+static void complain_of_threads(struct agent_session *session, const struct agent_process *process) {
+    if (process->no_slot_seen > 0 && session->complaint_count < MAX_COMPLAINTS)
+        (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
+                       "%llu threads of process %d were not sampled: there is room for %d at a time",
+                       (unsigned long long)process->no_slot_seen, (int)process->sampled.pid, (int)WIRE_SLOTS);
+}
+
 /* It has ended or become another program: what its rings hold is all there will ever be. */
 static enum status end_process(struct agent_session *session, size_t index, uint64_t now_ns) {
     struct agent_process *process = session->processes[index];
     enum status status = drain_process(session, process, true, now_ns);
+    complain_of_threads(session, process);
     session->processes[index] = session->processes[--session->count];
-    (void)unlinkat(session->folder.fd, process->name, 0);
+    remove_file(session, process->name);
     if (process->sampled.end_ns == 0)
         process->sampled.end_ns = now_ns;
     enum status ended = agent_process_free(process, session->sink);
@@ -178,32 +189,32 @@ static enum status end_process(struct agent_session *session, size_t index, uint
 }
 
 /* Who has exec'd is told of anew, by the same process id. */
-static enum status end_predecessors(struct agent_session *session, pid_t own_pid, uint64_t now_ns) {
+static enum status end_predecessors(struct agent_session *session, pid_t pid, uint64_t now_ns) {
     for (size_t i = session->count; i-- > 0;)
-        if (session->processes[i]->region->facts.pid == own_pid)
+        if (session->processes[i]->sampled.pid == pid)
             TRY(end_process(session, i, now_ns));
     return STATUS_OK;
 }
 
+/* Takes over the region. */
 static enum status take_region(struct agent_session *session, const char *name, struct agent_region *region,
                                uint64_t now_ns) {
+    const struct agent_origin origin = {&session->last_serial, session->from_ns};
     struct agent_process *process = NULL;
-    enum status status = end_predecessors(session, region->facts.pid, now_ns);
-    if (status == STATUS_OK && session->count == MAX_PROCESSES)
-        status = STATUS_LIMIT;
+    TRY(agent_process_new(name, region, &origin, &process));
+    enum status status = end_predecessors(session, process->sampled.pid, now_ns);
     if (status == STATUS_OK)
-        status =
-            reserve((void **)&session->processes, &session->capacity, session->count + 1, sizeof session->processes[0]);
-    if (status != STATUS_OK) {
-        agent_region_close(region);
-        return status == STATUS_LIMIT ? STATUS_OK : status;
+        status = map_set(&session->seen, (uint64_t)process->sampled.pid, 1);
+    if (status == STATUS_OK)
+        status = reserve((void **)&session->processes, &session->capacity, session->count + 1,
+                         sizeof(struct agent_process *));
+    if (status != STATUS_OK || session->count == MAX_PROCESSES) {
+        enum status freed = agent_process_free(process, session->sink);
+        return status == STATUS_OK ? freed : status;
     }
-    status = agent_process_new(name, region, &session->last_serial, session->from_ns, &process);
-    if (process != NULL)
-        session->processes[session->count++] = process;
-    session->process_count += process != NULL;
-    TRY(status);
-    return map_set(&session->seen, (uint64_t)process->sampled.pid, 1);
+    session->processes[session->count++] = process;
+    session->process_count++;
+    return STATUS_OK;
 }
 
 /* *settled: it need not be tried again. */
@@ -226,19 +237,15 @@ static enum status try_pending(struct agent_session *session, const struct pendi
         agent_region_close(region);
     }
     if (*settled)
-        (void)unlinkat(session->folder.fd, pending->name, 0);
+        remove_file(session, pending->name);
     return status == STATUS_FAILED ? status : STATUS_OK;
 }
 
 /* By process id, then by how many programs it has been. */
 static int compare_pending(const void *left, const void *right) {
-    pid_t pids[2] = {0, 0};
-    uint32_t incarnations[2] = {0, 0};
-    (void)agent_folder_parse_name(((const struct pending *)left)->name, &pids[0], &incarnations[0]);
-    (void)agent_folder_parse_name(((const struct pending *)right)->name, &pids[1], &incarnations[1]);
-    if (pids[0] != pids[1])
-        return pids[0] < pids[1] ? -1 : 1;
-    return (incarnations[0] > incarnations[1]) - (incarnations[0] < incarnations[1]);
+    uint64_t first = key_of(((const struct pending *)left)->name);
+    uint64_t second = key_of(((const struct pending *)right)->name);
+    return (first > second) - (first < second);
 }
 
 static enum status try_all_pending(struct agent_session *session, uint64_t now_ns) {
@@ -258,12 +265,9 @@ static enum status try_all_pending(struct agent_session *session, uint64_t now_n
 }
 
 static enum status look_for_files(struct agent_session *session, bool search, uint64_t now_ns) {
-    bool lost = false;
     session->now_ns = now_ns;
     session->news_status = STATUS_OK;
-    agent_folder_read_news(&session->folder, note_file, session, &lost);
-    bool due = lost && (session->folder.news_fd >= 0 || now_ns - session->searched_ns >= SEARCH_PERIOD_NS);
-    if (search || due) {
+    if (search || now_ns - session->searched_ns >= SEARCH_PERIOD_NS || agent_folder_has_changed(&session->folder)) {
         session->searched_ns = now_ns;
         agent_folder_search(&session->folder, note_file, session);
     }

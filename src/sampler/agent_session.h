@@ -18,8 +18,6 @@ void agent_session_start(struct agent_session *session, struct sample_sink *sink
 /* Only the process of this id is of interest; others are told not to sample. */
 void agent_session_ignore_others(struct agent_session *session, pid_t pid);
 
-/* For poll(2): readable when a process has come; -1 when that cannot be. */
-int agent_session_fd(const struct agent_session *session);
 /* Notices processes that have come. Cheap when there are none. */
 enum status agent_session_attend(struct agent_session *session, uint64_t now_ns) MUST_USE;
 /* Takes all that the rings hold, notices who has come and gone. A ring holds what a thread writes in some 100 ms. */

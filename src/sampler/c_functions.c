@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/map.h"
+#include "elf/machine_code.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,14 @@
 enum {
     NAME_MAX_BYTES = 96,
     TABLE_ENTRIES_MAX = 4096,
-    NAMES_LIMIT_BYTES = 16 << 20,
+    MEMORY_LIMIT_BYTES = 16 << 20,
+    OBJECT_MIN_BYTES = 16,     /* sizeof(PyObject) */
+    SIZE_MAX_BYTES = 1 << 20,  /* of an object, a module's state */
+    PAGE_BYTES = 4096,         /* nothing is in the first one */
+    FUNCTIONS_MIN = 2,         /* that a type has at least */
+    CODE_MAX_BYTES = 64 << 10, /* of a function that is looked through for its continuations */
+    CONTINUATIONS_MAX = 256,
+    JUMPS_MAX = 3, /* one after the other, from a function to where its work is done */
 };
 
 /* Include/methodobject.h */
@@ -30,26 +38,45 @@ enum { METH_CALLING = 0x8f, METH_ALL = 0x3ff };
 /* Words of a PyTypeObject from tp_name on. */
 enum {
     TYPE_BASICSIZE = 1,
-    TYPE_ITEMSIZE = 2,
     TYPE_DEALLOC = 3,
     TYPE_CALL = 13,
+    TYPE_TRAVERSE = 20,
+    TYPE_CLEAR = 21,
     TYPE_METHODS = 26,
     TYPE_INIT = 34,
     TYPE_ALLOC = 35,
     TYPE_NEW = 36,
+    TYPE_FREE = 37,
+    TYPE_DEL = 44,
+    TYPE_FINALIZE = 46,
     TYPE_VECTORCALL = 47,
     TYPE_WORDS = 48,
 };
 
-/* Include/typeslots.h */
-enum { SLOT_CALL = 50, SLOT_INIT = 60, SLOT_METHODS = 64, SLOT_NEW = 65, SLOT_VECTORCALL = 82, SLOT_LAST = 100 };
+/* Include/typeslots.h; Include/slots_generated.h in 3.15 */
+enum {
+    SLOT_ALLOC = 47,
+    SLOT_CALL = 50,
+    SLOT_CLEAR = 51,
+    SLOT_DEALLOC = 52,
+    SLOT_DEL = 53,
+    SLOT_INIT = 60,
+    SLOT_METHODS = 64,
+    SLOT_NEW = 65,
+    SLOT_TRAVERSE = 71,
+    SLOT_FREE = 74,
+    SLOT_FINALIZE = 80,
+    SLOT_VECTORCALL = 82,
+    SLOT_LAST = 100,
+};
 
 struct c_functions {
-    const struct elf_data *data; /* while they are looked for */
+    struct elf_file *file; /* while they are looked for */
+    const struct elf_data *data;
     const struct unwind_table *table;
-    struct map names;    /* function → its name */
+    struct map found;    /* address → struct c_function */
     struct map prefixes; /* table of methods → what stands before their names */
-    struct arena texts;
+    struct arena memory;
 };
 
 static bool is_function(const struct c_functions *functions, uint64_t address) {
@@ -80,18 +107,27 @@ static uint64_t word_at(const struct c_functions *functions, uint64_t address) {
     return elf_data_read_word(functions->data, address, &word) ? word : 0;
 }
 
-static enum status add_name(struct c_functions *functions, uint64_t function, const char *prefix, const char *name) {
+/* `name` lives as long as `functions`. */
+static enum status add(struct c_functions *functions, uint64_t address, enum c_function_kind kind, const char *name) {
+    struct c_function *function = arena_take(&functions->memory, sizeof *function);
+    if (function == NULL)
+        return STATUS_LIMIT;
+    *function = (struct c_function){.kind = kind, .name = name};
+    return map_set(&functions->found, address, (uintptr_t)function);
+}
+
+static struct c_function *find(const struct c_functions *functions, uint64_t address) {
+    uint64_t found = 0;
+    return map_get(&functions->found, address, &found) ? (struct c_function *)(uintptr_t)found : NULL;
+}
+
+static enum status add_method(struct c_functions *functions, uint64_t address, const char *prefix, const char *name) {
     char text[2 * NAME_MAX_BYTES];
-    uint64_t known = 0;
-    if (map_get(&functions->names, function, &known))
+    if (find(functions, address) != NULL)
         return STATUS_OK;
     int length = snprintf(text, sizeof text, "%s%s%s", prefix, prefix[0] != '\0' ? "." : "", name);
-    if (length < 0 || (size_t)length >= sizeof text)
-        return STATUS_OK;
-    char *copy = arena_copy_text(&functions->texts, text, (size_t)length);
-    if (copy == NULL)
-        return STATUS_LIMIT;
-    return map_set(&functions->names, function, (uintptr_t)copy);
+    const char *copy = length >= 0 ? arena_copy_text(&functions->memory, text, strnlen(text, sizeof text - 1)) : NULL;
+    return copy != NULL ? add(functions, address, C_FUNCTION_METHOD, copy) : STATUS_LIMIT;
 }
 
 static enum status add_prefix(struct c_functions *functions, uint64_t methods, const char *prefix) {
@@ -112,7 +148,7 @@ static enum status read_methods(struct c_functions *functions, uint64_t address,
         if (name == NULL || (flags & METH_CALLING) == 0 || (flags & ~(uint64_t)METH_ALL) != 0 ||
             !is_function(functions, function))
             break;
-        TRY(add_name(functions, function, prefix, name));
+        TRY(add_method(functions, function, prefix, name));
     }
     return STATUS_OK;
 }
@@ -135,19 +171,17 @@ static bool is_go_between(const char *name) {
 }
 
 /* A function that several types share has no one name. */
-static enum status add_slot(struct c_functions *functions, const char *name, uint64_t function) {
-    uint64_t known = 0;
-    if (function == 0 || !is_function(functions, function))
+static enum status add_slot(struct c_functions *functions, const char *name, uint64_t address) {
+    if (address == 0 || !is_function(functions, address))
         return STATUS_OK;
-    if (!map_get(&functions->names, function, &known))
-        return add_name(functions, function, "", name);
-    if (strcmp((const char *)(uintptr_t)known, name) == 0)
-        return STATUS_OK;
-    return map_set(&functions->names, function, (uintptr_t) "");
-}
-
-static bool is_function_or_nothing(const struct c_functions *functions, uint64_t word) {
-    return word == 0 || is_function(functions, word);
+    struct c_function *known = find(functions, address);
+    if (known == NULL) {
+        const char *copy = arena_copy_text(&functions->memory, name, strlen(name));
+        return copy != NULL ? add(functions, address, C_FUNCTION_SLOT, copy) : STATUS_LIMIT;
+    }
+    if (strcmp(known->name, name) != 0)
+        known->name = "";
+    return STATUS_OK;
 }
 
 static const char *last_part(const char *name) {
@@ -155,21 +189,47 @@ static const char *last_part(const char *name) {
     return dot != NULL && dot[1] != '\0' ? dot + 1 : name;
 }
 
-static enum status read_type(struct c_functions *functions, uint64_t address) {
+/* For what comes before a name is known, too. */
+static enum status add_upkeep(struct c_functions *functions, uint64_t address) {
+    if (address == 0 || !is_function(functions, address) || find(functions, address) != NULL)
+        return STATUS_OK;
+    return add(functions, address, C_FUNCTION_UPKEEP, "");
+}
+
+/* Whether the words from a tp_name on can be a type's: what each may be, by its place. */
+static bool is_type(const struct c_functions *functions, const uint64_t words[TYPE_WORDS]) {
+    /* n: name, s: size, f: function or nothing, d: data or nothing, .: anything */
+    static const char kinds[TYPE_WORDS + 1] = "nssfsffdfdddfffffd.dfffsffdddd.ff.fffff.....f.ff";
+    int functions_found = 0;
+    for (size_t i = 0; i < TYPE_WORDS; i++) {
+        uint64_t word = words[i];
+        if (word == 0)
+            continue;
+        if ((kinds[i] == 's' && word > SIZE_MAX_BYTES) || (kinds[i] == 'f' && !is_function(functions, word)) ||
+            (kinds[i] == 'd' && (word < PAGE_BYTES || elf_data_text(functions->data, word, SIZE_MAX) == NULL)))
+            return false;
+        functions_found += kinds[i] == 'f';
+    }
+    return functions_found >= FUNCTIONS_MIN;
+}
+
+/* `name` is what the text at `address` says, here and in what follows. */
+static enum status read_type(struct c_functions *functions, const char *name, uint64_t address) {
     uint64_t words[TYPE_WORDS];
-    const char *name = name_at(functions, word_at(functions, address));
-    if (name == NULL)
+    uint64_t size = word_at(functions, address + 8 * TYPE_BASICSIZE);
+    /* ob_size comes before. */
+    if (size < OBJECT_MIN_BYTES || size > SIZE_MAX_BYTES || word_at(functions, address - 8) != 0)
         return STATUS_OK;
     for (size_t i = 0; i < TYPE_WORDS; i++)
         words[i] = word_at(functions, address + 8 * i);
-    if (words[TYPE_BASICSIZE] > 1 << 20 || words[TYPE_ITEMSIZE] > 1 << 16 ||
-        !is_function_or_nothing(functions, words[TYPE_DEALLOC]) ||
-        !is_function_or_nothing(functions, words[TYPE_CALL]) || !is_function_or_nothing(functions, words[TYPE_INIT]) ||
-        !is_function_or_nothing(functions, words[TYPE_ALLOC]) || !is_function_or_nothing(functions, words[TYPE_NEW]))
+    if (!is_type(functions, words))
         return STATUS_OK;
-    if (words[TYPE_METHODS] != 0 && name_at(functions, word_at(functions, words[TYPE_METHODS])) != NULL)
-        TRY(add_prefix(functions, words[TYPE_METHODS], last_part(name)));
-    if (is_go_between(name) || words[TYPE_BASICSIZE] == 0)
+    static const uint8_t upkeep[] = {TYPE_DEALLOC, TYPE_TRAVERSE, TYPE_CLEAR,   TYPE_ALLOC,
+                                     TYPE_FREE,    TYPE_DEL,      TYPE_FINALIZE};
+    for (size_t i = 0; i < sizeof upkeep; i++)
+        TRY(add_upkeep(functions, words[upkeep[i]]));
+    TRY(add_prefix(functions, words[TYPE_METHODS], last_part(name)));
+    if (is_go_between(name))
         return STATUS_OK;
     TRY(add_slot(functions, name, words[TYPE_CALL]));
     TRY(add_slot(functions, name, words[TYPE_NEW]));
@@ -185,27 +245,42 @@ static bool is_slot(const struct c_functions *functions, uint64_t address) {
            (elf_data_is_code(functions->data, value) || elf_data_text(functions->data, value, SIZE_MAX) != NULL);
 }
 
-static enum status read_spec(struct c_functions *functions, uint64_t address) {
-    const char *name = name_at(functions, word_at(functions, address));
-    uint64_t slots = word_at(functions, address + 24), sizes = word_at(functions, address + 8);
-    if (name == NULL || slots == 0 || (int32_t)sizes < 0 || !is_slot(functions, slots))
+static enum status read_slot(struct c_functions *functions, const char *name, uint64_t slot, uint64_t value) {
+    switch (slot & 0xffff) {
+    case SLOT_METHODS:
+        return add_prefix(functions, value, name);
+    case SLOT_CALL:
+    case SLOT_INIT:
+    case SLOT_NEW:
+    case SLOT_VECTORCALL:
+        return add_slot(functions, name, value);
+    case SLOT_ALLOC:
+    case SLOT_CLEAR:
+    case SLOT_DEALLOC:
+    case SLOT_DEL:
+    case SLOT_TRAVERSE:
+    case SLOT_FREE:
+    case SLOT_FINALIZE:
+        return add_upkeep(functions, value);
+    default:
         return STATUS_OK;
-    for (size_t i = 0; i <= SLOT_LAST && is_slot(functions, slots); i++, slots += 16) {
-        uint64_t slot = word_at(functions, slots) & 0xffff, value = word_at(functions, slots + 8);
-        if (slot == SLOT_METHODS)
-            TRY(add_prefix(functions, value, last_part(name)));
-        else if (slot == SLOT_CALL || slot == SLOT_INIT || slot == SLOT_NEW || slot == SLOT_VECTORCALL)
-            TRY(add_slot(functions, last_part(name), value));
     }
+}
+
+static enum status read_spec(struct c_functions *functions, const char *name, uint64_t address) {
+    uint64_t slots = word_at(functions, address + 24), sizes = word_at(functions, address + 8);
+    if (slots < PAGE_BYTES || (uint32_t)sizes > SIZE_MAX_BYTES || sizes >> 32 > SIZE_MAX_BYTES)
+        return STATUS_OK;
+    for (size_t i = 0; i <= SLOT_LAST && is_slot(functions, slots); i++, slots += 16)
+        TRY(read_slot(functions, last_part(name), word_at(functions, slots), word_at(functions, slots + 8)));
     return STATUS_OK;
 }
 
 /* m_name, m_doc, m_size, m_methods, behind the PyModuleDef_Base. */
-static enum status read_module(struct c_functions *functions, uint64_t address) {
-    const char *name = name_at(functions, word_at(functions, address));
+static enum status read_module(struct c_functions *functions, const char *name, uint64_t address) {
     uint64_t doc = word_at(functions, address + 8), methods = word_at(functions, address + 24);
     int64_t size = (int64_t)word_at(functions, address + 16);
-    if (name == NULL || size < -1 || size > 1 << 20 || methods == 0 ||
+    if (size < -1 || size > SIZE_MAX_BYTES || methods < PAGE_BYTES ||
         (doc != 0 && elf_data_text(functions->data, doc, SIZE_MAX) == NULL) ||
         name_at(functions, word_at(functions, methods)) == NULL ||
         !is_function(functions, word_at(functions, methods + 8)))
@@ -215,43 +290,127 @@ static enum status read_module(struct c_functions *functions, uint64_t address) 
 
 /* Whatever holds tables comes before what they hold: the names of methods need those of their types. */
 static enum status look_through(struct c_functions *functions, const struct elf_data_run *run, bool for_methods) {
-    uint64_t first = (run->address + 7) & ~UINT64_C(7);
-    uint64_t last = run->address + run->size_bytes;
-    for (uint64_t at = first; at + 32 <= last; at += 8) {
-        uint64_t word = load_u64(run->bytes + (at - run->address));
-        if (word == 0 || elf_data_text(functions->data, word, 1 + NAME_MAX_BYTES) == NULL)
+    uint64_t first = (8 - run->address % 8) % 8;
+    for (uint64_t offset = first; offset + 32 <= run->size_bytes; offset += 8) {
+        uint64_t address = run->address + offset, end = address;
+        uint64_t word = load_u64(run->bytes + offset), next = load_u64(run->bytes + offset + 8);
+        /* Behind the name stands a function in tables of methods; in those that hold them a size or a text does. */
+        if (word < PAGE_BYTES || for_methods != elf_data_is_code(functions->data, next))
+            continue;
+        const char *name = name_at(functions, word);
+        if (name == NULL)
             continue;
         if (for_methods) {
-            uint64_t end = at;
-            TRY(read_methods(functions, at, &end));
-            at = end > at ? end - 8 : at;
+            TRY(read_methods(functions, address, &end));
+            offset += end > address ? end - address - 8 : 0;
             continue;
         }
-        TRY(read_type(functions, at));
-        TRY(read_spec(functions, at));
-        TRY(read_module(functions, at));
+        TRY(read_type(functions, name, address));
+        TRY(read_spec(functions, name, address));
+        TRY(read_module(functions, name, address));
     }
     return STATUS_OK;
 }
 
-enum status c_functions_find_all(const struct elf_data *data, const struct unwind_table *table,
-                                 struct c_functions **result) {
+/* Jumps between objects, and in shared libraries also within one, go through stubs. 0: to another object. */
+static uint64_t behind_stub(const struct c_functions *functions, uint64_t address) {
+    uint8_t code[MACHINE_CODE_STUB_BYTES];
+    if (elf_file_read(functions->file, address, code, sizeof code) != STATUS_OK)
+        return address;
+    uint64_t slot = machine_code_stub(elf_file_machine(functions->file), code, address);
+    if (slot == 0)
+        return address;
+    uint64_t target = word_at(functions, slot);
+    /* What nobody has resolved leads back to the table of stubs. */
+    return is_function(functions, target) ? target : 0;
+}
+
+/* Of what a function goes on with, several can go on with the same. */
+static enum status add_continuation(struct c_functions *functions, uint64_t target, const char *name, size_t round) {
+    const struct unwind_range *range = unwind_table_find(functions->table, target);
+    if (range == NULL)
+        return STATUS_OK;
+    struct c_function *known = find(functions, range->start);
+    if (known == NULL) {
+        TRY(add(functions, range->start, C_FUNCTION_CONTINUATION, name));
+        find(functions, range->start)->round = (uint8_t)round;
+        return STATUS_OK;
+    }
+    if (known->kind == C_FUNCTION_CONTINUATION && strcmp(known->name, name) != 0)
+        known->name = "";
+    return STATUS_OK;
+}
+
+static enum status follow_jumps(struct c_functions *functions, uint64_t start, const char *name, size_t round,
+                                uint8_t *code) {
+    uint64_t targets[CONTINUATIONS_MAX];
+    const struct unwind_range *range = unwind_table_find(functions->table, start);
+    size_t size = range != NULL ? (size_t)(range->end - start) : 0;
+    if (size == 0 || size > CODE_MAX_BYTES || elf_file_read(functions->file, start, code, size) != STATUS_OK)
+        return STATUS_OK;
+    size_t count = machine_code_jumps(elf_file_machine(functions->file), code, size, start, targets, CONTINUATIONS_MAX);
+    for (size_t i = 0; i < count && i < CONTINUATIONS_MAX; i++)
+        TRY(add_continuation(functions, behind_stub(functions, targets[i]), name, round));
+    return STATUS_OK;
+}
+
+/* Each round goes one jump further. A name can get lost on the way: then what follows has none either. */
+static enum status find_continuations(struct c_functions *functions) {
     size_t count = 0;
-    const struct elf_data_run *runs = elf_data_runs(data, &count);
+    const struct unwind_range *ranges = unwind_table_ranges(functions->table, &count);
+    uint8_t *code = malloc(CODE_MAX_BYTES);
+    enum status status = code != NULL ? STATUS_OK : STATUS_FAILED;
+    for (size_t round = 0, added = 1; round < JUMPS_MAX && added > 0; round++) {
+        size_t before = functions->found.count;
+        for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+            const struct c_function *function = find(functions, ranges[i].start);
+            if (function != NULL && function->round == round && function->kind != C_FUNCTION_UPKEEP)
+                status = follow_jumps(functions, ranges[i].start, function->name, round + 1, code);
+        }
+        added = functions->found.count - before;
+    }
+    free(code);
+    return status;
+}
+
+static enum status add_shortcuts(struct c_functions *functions) {
+    static const struct {
+        const char *symbol, *name;
+    } shortcuts[] = {{"PyObject_Str", "str"},
+                     {"PySequence_Tuple", "tuple"},
+                     {"PyObject_Size", "len"},
+                     {"PyObject_IsInstance", "isinstance"}};
+    for (size_t i = 0; i < sizeof shortcuts / sizeof shortcuts[0]; i++) {
+        uint64_t address = 0;
+        if (elf_file_find_symbol(functions->file, shortcuts[i].symbol, &address) == STATUS_OK &&
+            find(functions, address) == NULL)
+            TRY(add(functions, address, C_FUNCTION_SHORTCUT, shortcuts[i].name));
+    }
+    return STATUS_OK;
+}
+
+static enum status find_all(struct c_functions *functions) {
+    size_t count = 0;
+    const struct elf_data_run *runs = elf_data_runs(functions->data, &count);
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < count; i++)
+            /* CPython's own are never constant. */
+            if (runs[i].writable)
+                TRY(look_through(functions, &runs[i], pass == 1));
+    TRY(add_shortcuts(functions));
+    return find_continuations(functions);
+}
+
+enum status c_functions_find_all(struct elf_file *file, const struct elf_data *data, const struct unwind_table *table,
+                                 struct c_functions **result) {
     *result = NULL;
     struct c_functions *functions = calloc(1, sizeof *functions);
     if (functions == NULL)
         return STATUS_FAILED;
-    functions->data = data;
-    functions->table = table;
-    functions->texts.limit_bytes = NAMES_LIMIT_BYTES;
-    enum status status = STATUS_OK;
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < count && status == STATUS_OK; i++)
-            status = look_through(functions, &runs[i], pass == 1);
+    *functions =
+        (struct c_functions){.file = file, .data = data, .table = table, .memory = {.limit_bytes = MEMORY_LIMIT_BYTES}};
+    enum status status = find_all(functions);
     map_release(&functions->prefixes);
-    functions->data = NULL;
-    functions->table = NULL;
     if (status != STATUS_OK) {
         c_functions_free(functions);
         return status;
@@ -263,13 +422,12 @@ enum status c_functions_find_all(const struct elf_data *data, const struct unwin
 void c_functions_free(struct c_functions *functions) {
     if (functions == NULL)
         return;
-    map_release(&functions->names);
+    map_release(&functions->found);
     map_release(&functions->prefixes);
-    arena_release(&functions->texts);
+    arena_release(&functions->memory);
     free(functions);
 }
 
-const char *c_functions_name(const struct c_functions *functions, uint64_t address) {
-    uint64_t name = 0;
-    return map_get(&functions->names, address, &name) ? (const char *)(uintptr_t)name : NULL;
+const struct c_function *c_functions_find(const struct c_functions *functions, uint64_t address) {
+    return find(functions, address);
 }

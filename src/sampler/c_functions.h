@@ -8,14 +8,33 @@
 
 struct c_functions;
 
-/* Looks through the data. `table` tells where functions begin. */
-enum status c_functions_find_all(const struct elf_data *data, const struct unwind_table *table,
+enum c_function_kind {
+    C_FUNCTION_METHOD, /* of a PyMethodDef */
+    C_FUNCTION_SLOT,   /* of a type: what runs when it or an object of it is called */
+    /* What others do at their end, by a jump, and to which a caller's call has then gone as it seems; or a part of one
+     * that was laid out apart. Also called by functions that have nothing to do with Python's calls. */
+    C_FUNCTION_CONTINUATION,
+    /* Called by the evaluation loop itself in place of a builtin (CALL_STR_1, CALL_TUPLE_1, CALL_LEN,
+     * CALL_ISINSTANCE: 3.11 and later). Also called for much else. */
+    C_FUNCTION_SHORTCUT,
+    /* Of a type, but not for calls: releases, allocates, visits its objects. */
+    C_FUNCTION_UPKEEP,
+};
+
+struct c_function {
+    enum c_function_kind kind;
+    uint8_t round; /* of C_FUNCTION_CONTINUATION: how many jumps away */
+    /* What Python calls it: "sum", "list.append", "math.sqrt"; "list" for what makes a list or is run by calling one;
+     * "" when several share it. */
+    const char *name;
+};
+
+/* Looks through a file's data. `table` tells where functions begin. */
+enum status c_functions_find_all(struct elf_file *file, const struct elf_data *data, const struct unwind_table *table,
                                  struct c_functions **functions) MUST_USE;
 void c_functions_free(struct c_functions *functions);
 
-/* What Python calls the function that begins at `address`: "sum", "list.append", "math.sqrt"; "list" for what makes a
- * list or is run by calling one; "" when several types share it. NULL: Python code calls no function there. Lives as
- * long as `functions`. */
-const char *c_functions_name(const struct c_functions *functions, uint64_t address);
+/* The function that begins at `address`. NULL: Python code calls none there. Lives as long as `functions`. */
+const struct c_function *c_functions_find(const struct c_functions *functions, uint64_t address);
 
 #endif

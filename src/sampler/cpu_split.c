@@ -87,7 +87,7 @@ static void look_at_interpreter(struct cpu_split *split) {
     split->interpreter = place.file;
     if (eval_loop_find(place.file->file, data, place.file->table, place.address, &split->loop) != STATUS_OK)
         split->loop.count = 0;
-    if (c_functions_find_all(data, place.file->table, &split->functions) != STATUS_OK)
+    if (c_functions_find_all(place.file->file, data, place.file->table, &split->functions) != STATUS_OK)
         split->functions = NULL;
     elf_data_free(data);
 }
@@ -111,7 +111,7 @@ static enum status step(struct cpu_split *split, struct native_stack *stack, con
     struct unwind_row row;
     if (code_place_read_row(split->code, place, &row) == STATUS_OK) {
         enum status status = native_stack_step(stack, &row);
-        if (status == STATUS_OK || status == STATUS_NOT_FOUND)
+        if (status != STATUS_UNREADABLE)
             return status;
     }
     return native_stack_scan(stack, is_return_address, split);
@@ -163,40 +163,65 @@ static remote_addr return_address(const struct chain *chain, size_t i) {
     return i + 1 < chain->count ? chain->links[i + 1].address : chain->reached_loop ? chain->loop_address : 0;
 }
 
-/* A C function that ends in another's call leaves no trace of itself: but it was entered from where others are. */
-static void remember_call_site(struct cpu_split *split, remote_addr address) {
+static enum machine_call call_before(struct cpu_split *split, remote_addr address) {
     struct code_place place;
     uint64_t target = 0;
-    if (address == 0 || split->call_sites.count >= CALL_SITES_MAX ||
-        code_map_find(split->code, address, 0, &place) != STATUS_OK ||
-        code_place_call(&place, &target) != MACHINE_CALL_INDIRECT)
+    return address != 0 && code_map_find(split->code, address, 0, &place) == STATUS_OK
+               ? code_place_call(&place, &target)
+               : MACHINE_CALL_NONE;
+}
+
+/* Where a C function was entered, another that is not known is entered too. */
+static void remember_call_site(struct cpu_split *split, remote_addr address) {
+    uint64_t known = 0;
+    if (map_get(&split->call_sites, address, &known) || split->call_sites.count >= CALL_SITES_MAX ||
+        call_before(split, address) != MACHINE_CALL_INDIRECT)
         return;
     if (map_set(&split->call_sites, address, 1) != STATUS_OK)
         return;
 }
 
-/* Whether a call of Python's has entered a C function of the interpreter's own. *name: what that is called. */
-static bool find_c_function(struct cpu_split *split, const char **name) {
+/* Whether link `i` is a C function that a call of Python's has entered. *name: what that is called, NULL: not known. */
+static bool is_c_function(struct cpu_split *split, size_t i, const char **name) {
     const struct chain *chain = &split->chain;
+    const struct code_place *place = &chain->links[i].place;
+    const struct unwind_range *range = place->file == split->interpreter ? code_place_range(place) : NULL;
+    const struct c_function *function =
+        range != NULL && split->functions != NULL ? c_functions_find(split->functions, range->start) : NULL;
+    remote_addr back = return_address(chain, i);
     uint64_t known = 0;
-    *name = NULL;
-    /* From the loop inwards: what was called first is what the line called. */
-    for (size_t i = chain->count; i-- > 0;) {
-        const struct unwind_range *range = code_place_range(&chain->links[i].place);
-        const char *found =
-            range != NULL && chain->links[i].place.file == split->interpreter && split->functions != NULL
-                ? c_functions_name(split->functions, range->start)
-                : NULL;
-        if (found != NULL) {
-            remember_call_site(split, return_address(chain, i));
-            *name = found;
+    bool entered = map_get(&split->call_sites, back, &known);
+    *name = function != NULL ? function->name : NULL;
+    if (function == NULL)
+        return entered;
+    switch (function->kind) {
+    case C_FUNCTION_METHOD:
+        remember_call_site(split, back);
+        return true;
+    case C_FUNCTION_SLOT:
+        return true;
+    case C_FUNCTION_SHORTCUT:
+        if (chain->reached_loop && i + 1 == chain->count)
             return true;
-        }
-        if (map_get(&split->call_sites, return_address(chain, i), &known))
-            return true;
+        return entered || call_before(split, back) == MACHINE_CALL_INDIRECT;
+    case C_FUNCTION_CONTINUATION:
+        return entered || call_before(split, back) == MACHINE_CALL_INDIRECT;
+    case C_FUNCTION_UPKEEP:
+        return false;
     }
+    return false;
+}
+
+/* The C function of the interpreter's own that a call of Python's has entered; NULL: none. */
+static const struct link *find_c_function(struct cpu_split *split, const char **name) {
+    struct chain *chain = &split->chain;
+    /* From the loop inwards: what was called first is what the line called. */
+    for (size_t i = chain->count; i-- > 0;)
+        if (is_c_function(split, i, name))
+            return &chain->links[i];
     /* What went deeper than was copied is no way to somewhere. */
-    return !chain->reached_loop;
+    *name = NULL;
+    return chain->reached_loop || chain->count == 0 ? NULL : &chain->links[chain->count - 1];
 }
 
 /* Clones and parts that compilers make of a function are called name.part.0, name.cold, … */
@@ -253,10 +278,11 @@ static bool is_native(struct cpu_split *split, const struct wire_sample *sample,
             name_library(split, &split->chain.links[0], cpu);
         return true;
     }
-    if (!is_call(split, family) || !find_c_function(split, &name))
+    const struct link *entered = is_call(split, family) ? find_c_function(split, &name) : NULL;
+    if (entered == NULL)
         return false;
     cpu->library = split->interpreter != NULL ? split->interpreter->path : NULL;
-    cpu->function = name != NULL && name[0] != '\0' ? name : NULL;
+    cpu->function = name != NULL && name[0] != '\0' ? name : find_name(split, entered);
     return true;
 }
 

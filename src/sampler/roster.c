@@ -80,12 +80,15 @@ static bool is_gone(const struct roster_thread *thread) {
     return thread->sides[ROSTER_INSIDE] == NULL && thread->sides[ROSTER_OUTSIDE] == NULL;
 }
 
+static bool was_seen_by_both(const bool seen[SIDES]) {
+    return seen[ROSTER_INSIDE] && seen[ROSTER_OUTSIDE];
+}
+
 /* Ends threads that no side has any more. Those that only one has ever seen stay until `before_ns`. */
 static enum status sweep_threads(struct roster *roster, struct roster_process *process, uint64_t before_ns) {
     for (size_t i = process->thread_count; i-- > 0;) {
         const struct roster_thread *thread = process->threads[i];
-        bool settled = thread->seen[ROSTER_INSIDE] && thread->seen[ROSTER_OUTSIDE];
-        if (is_gone(thread) && (settled || thread->ended_ns <= before_ns))
+        if (is_gone(thread) && (was_seen_by_both(thread->seen) || thread->ended_ns <= before_ns))
             TRY(close_thread(roster, process, i));
     }
     return STATUS_OK;
@@ -155,6 +158,14 @@ static enum status thread_renamed(struct sample_sink *sink, struct sampled_threa
     return merge_thread(thread, told) ? behind->thread_renamed(behind, &thread->merged) : STATUS_OK;
 }
 
+/* Those that end are the last ones, most often. */
+static size_t index_of(const struct roster_process *process, const struct roster_thread *thread) {
+    size_t index = process->thread_count - 1;
+    while (process->threads[index] != thread)
+        index--;
+    return index;
+}
+
 /* The agent's clock is exact. */
 static void take_cpu(struct roster_thread *thread, const struct sampled_thread *told, int side) {
     if (side == ROSTER_INSIDE || !thread->seen[ROSTER_INSIDE])
@@ -171,11 +182,7 @@ static enum status thread_ended(struct sample_sink *sink, struct sampled_thread 
     if (!is_gone(thread))
         return STATUS_OK;
     thread->ended_ns = clock_monotonic_ns();
-    /* It is one of the last, most likely; a thread that both have seen need not wait. */
-    for (size_t i = process->thread_count; thread->seen[ROSTER_INSIDE] && thread->seen[ROSTER_OUTSIDE] && i-- > 0;)
-        if (process->threads[i] == thread)
-            return close_thread(side->roster, process, i);
-    return STATUS_OK;
+    return was_seen_by_both(thread->seen) ? close_thread(side->roster, process, index_of(process, thread)) : STATUS_OK;
 }
 
 /* Processes. */
@@ -189,7 +196,11 @@ static enum status close_process(struct roster *roster, size_t index) {
     roster->processes[index] = roster->processes[--roster->count];
     if (!process->seen[ROSTER_INSIDE])
         roster->missed(roster->context, &process->merged);
-    enum status status = sweep_threads(roster, process, UINT64_MAX);
+    enum status status = STATUS_OK;
+    while (process->thread_count > 0) {
+        enum status closed = close_thread(roster, process, process->thread_count - 1);
+        status = status == STATUS_OK ? closed : status;
+    }
     enum status ended = roster->sink->process_ended(roster->sink, &process->merged, &sum);
     map_release(&process->by_native_id);
     free(process->threads);
@@ -205,8 +216,7 @@ static enum status sweep(struct roster *roster, uint64_t before_ns) {
     for (size_t i = roster->count; i-- > 0;) {
         struct roster_process *process = roster->processes[i];
         TRY(sweep_threads(roster, process, before_ns));
-        bool settled = process->seen[ROSTER_INSIDE] && process->seen[ROSTER_OUTSIDE];
-        if (has_left(process) && (settled || process->ended_ns <= before_ns))
+        if (has_left(process) && (was_seen_by_both(process->seen) || process->ended_ns <= before_ns))
             TRY(close_process(roster, i));
     }
     return STATUS_OK;
@@ -251,7 +261,7 @@ static void merge_process(struct roster_process *process, const struct sampled_p
         process->merged.start_ns = told->start_ns;
         process->merged.start_unix_ns = told->start_unix_ns;
     }
-    if (process->merged.parent_pid == 0)
+    if (told->parent_pid != 0)
         process->merged.parent_pid = told->parent_pid;
 }
 
@@ -291,10 +301,7 @@ static enum status process_ended(struct sample_sink *sink, struct sampled_proces
     uint64_t end_ns = told->end_ns != 0 ? told->end_ns : now_ns;
     process->merged.end_ns = end_ns > process->merged.end_ns ? end_ns : process->merged.end_ns;
     process->ended_ns = now_ns;
-    for (size_t i = 0; has_left(process) && process->seen[SIDES - 1 - side->index] && i < side->roster->count; i++)
-        if (side->roster->processes[i] == process)
-            return close_process(side->roster, i);
-    return STATUS_OK;
+    return sweep(side->roster, now_ns > LINGER_NS ? now_ns - LINGER_NS : 0);
 }
 
 /* The rest. */
@@ -310,7 +317,7 @@ static enum status take_sample(struct sample_sink *sink, const struct sample *to
 
 static enum status idle(struct sample_sink *sink, uint64_t now_ns) {
     struct roster *roster = side_of(sink)->roster;
-    TRY(sweep(roster, now_ns - LINGER_NS));
+    TRY(sweep(roster, now_ns > LINGER_NS ? now_ns - LINGER_NS : 0));
     return roster->sink->idle(roster->sink, now_ns);
 }
 

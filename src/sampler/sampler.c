@@ -132,8 +132,10 @@ static void sleep_towards(const struct sampler *sampler, uint64_t deadline_ns, u
     if (sampler->options->target.blocking)
         due_ns = earlier(due_ns, now_ns + SERVE_PERIOD_NS);
     const struct sampler_options *options = sampler->options;
-    const int fds[] = {family_fd(sampler->family), options->wake.woken != NULL ? options->wake.fd : -1,
-                       options->agents != NULL ? agent_session_fd(options->agents) : -1};
+    const int fds[] = {
+        family_fd(sampler->family),
+        options->wake.woken != NULL ? options->wake.fd : -1,
+    };
     *woken = clock_wait_until(earlier(until_ns, due_ns), fds, sizeof fds / sizeof fds[0]) || due_ns < until_ns;
 }
 

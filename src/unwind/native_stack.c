@@ -30,10 +30,15 @@ enum status native_stack_step(struct native_stack *stack, const struct unwind_ro
     /* The stack grows down; only an innermost function need not have used any of it. */
     if (frame < stack->stack_pointer || (frame == stack->stack_pointer && !stack->innermost))
         return STATUS_UNREADABLE;
-    if (row->return_in_register ? !stack->innermost : !read_word(stack, frame + (uint64_t)row->return_offset, &caller))
+    if (row->return_in_register && !stack->innermost)
         return STATUS_UNREADABLE;
-    if (row->frame_pointer_saved && !read_word(stack, frame + (uint64_t)row->frame_pointer_offset, &frame_pointer))
-        return STATUS_UNREADABLE;
+    if (!row->return_in_register && !read_word(stack, frame + (uint64_t)row->return_offset, &caller))
+        return STATUS_LIMIT;
+    /* At a function's end it has been loaded again, and its place is below the stack's top. */
+    remote_addr saved = frame + (uint64_t)row->frame_pointer_offset;
+    bool loaded = stack->innermost && saved < stack->stack_pointer;
+    if (row->frame_pointer_saved && !loaded && !read_word(stack, saved, &frame_pointer))
+        return STATUS_LIMIT;
     caller &= address_mask;
     if (caller == 0)
         return STATUS_NOT_FOUND;

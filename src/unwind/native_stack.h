@@ -22,8 +22,8 @@ static inline remote_addr native_stack_place(const struct native_stack *stack) {
     return stack->innermost ? stack->program_counter : stack->program_counter - 1;
 }
 
-/* To the caller. STATUS_NOT_FOUND when there is none, STATUS_UNREADABLE when it is beyond what was copied or needs a
- * register that is not known; the walk then stands where it stood. */
+/* To the caller. STATUS_NOT_FOUND when there is none, STATUS_LIMIT when it is beyond what was copied, STATUS_UNREADABLE
+ * when a register is needed that is not known; the walk then stands where it stood. */
 enum status native_stack_step(struct native_stack *stack, const struct unwind_row *row) MUST_USE;
 
 /* To the next word for which `is_return_address` says so: when there is no row for a place. */

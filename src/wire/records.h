@@ -59,8 +59,9 @@ enum wire_sample_flag {
 };
 
 /* One look of a thread at itself. Behind the struct: `frame_count` frames, innermost first, then `stack_words` words
- * of the C stack from `stack_pointer` up. The outermost `kept` frames are those of this ring's sample before and are
- * not repeated. */
+ * of the C stack from `stack_pointer` up, as far as they can say what called the interrupted code: none when that is
+ * the evaluation loop itself. The outermost `kept` frames are those of this ring's sample before and are not
+ * repeated. */
 struct wire_sample {
     struct wire_record record; /* flags: enum wire_sample_flag */
     uint64_t time_ns;

@@ -84,7 +84,8 @@ enum wire_slot_state {
     WIRE_SLOT_FREE,    /* the agent may claim it */
     WIRE_SLOT_CLAIMED, /* a thread is being born */
     WIRE_SLOT_LIVE,
-    WIRE_SLOT_ENDED, /* the thread is gone; strobe empties the ring and frees the slot */
+    WIRE_SLOT_ENDED, /* the thread is gone; strobe empties the ring and frees the slot. Where the thread could not say
+                        so, strobe does, by way of WIRE_SLOT_CLAIMED */
 };
 
 /* Positions count bytes since the slot was last claimed; position % WIRE_RING_BYTES is the place in the ring. What one

@@ -21,6 +21,7 @@ from harness import STROBE, TARGETS, Target
 LIBRARY = STROBE.parent / "tests" / "tools" / "agent_walk.so"
 STEPPING = TARGETS / "stepping.py"
 ALTERNATING = TARGETS / "alternating.py"
+MAX_NAME_BYTES, MAX_FILENAME_BYTES, MAX_TABLE_BYTES = 4 << 10, 16 << 10, 24 << 10
 STEPS = int(os.environ.get("AGENT_WALK_STEPS") or 40_000)
 
 ALTERNATING_PROGRAMS = ["plain", "generators", "delegation", "coroutines", "constructors", "exceptions", "deep"]
@@ -97,13 +98,27 @@ def line_of(code, frame):
     return code["lines"][unit]
 
 
-def check_code(seen, code):
-    """What the record says of a code object is what the interpreter says of it."""
-    told = seen.codes.get(code.address)
-    if told is None or (told["name"], told["file"]) != (code.name, code.filename):
+def cut(text, most_bytes):
+    """As a record has it: cut between characters, which take 1, 2 or 4 bytes, whichever the widest needs."""
+    if text is None:
         return None
-    assert (code.qualname, code.first_line) == (told["qualname"], told["first_line"])
-    assert code.bytecode_bytes == told["bytecode_bytes"]
+    widest = max(map(ord, text), default=0)
+    return text[: most_bytes // (1 if widest < 0x100 else 2 if widest < 0x10000 else 4)]
+
+
+def check_code(seen, code):
+    """What the interpreter says of a code object; its record says the same. None when it is not there any more."""
+    told = seen.codes.get(code.address)
+    if told is None or (cut(told["name"], MAX_NAME_BYTES), cut(told["file"], MAX_FILENAME_BYTES)) != (
+        code.name,
+        code.filename,
+    ):
+        return None
+    assert (code.qualname, code.first_line) == (cut(told["qualname"], MAX_NAME_BYTES), told["first_line"])
+    assert (code.bytecode_bytes, code.flags) == (told["bytecode_bytes"], told["flags"])
+    table = bytes.fromhex(told["table"])
+    assert code.table_length == len(table)
+    assert code.table == (table if len(table) <= MAX_TABLE_BYTES else b"")
     return told
 
 
@@ -152,3 +167,34 @@ def test_every_instruction(python, program, tmp_path):
             complaints[complaint] += count
     assert total >= STEPS - 1000
     assert not complaints, (total, complaints.most_common(10))
+
+
+def test_code_that_is_gone(python, tmp_path):
+    """Of code objects that live for a moment, at the address of the one before, none is taken for another."""
+    seen = step(python, tmp_path, "short_lived")
+    named = Counter()
+    for sample, _, _ in seen.samples:
+        for frame in sample.frames:
+            if frame.kind == wire.PYTHON and frame.code.filename.startswith("<gen"):
+                assert frame.code.filename == f"<gen {sample.cpu_ns}>"
+                named[frame.code.filename] += 1
+    assert len(named) > 3
+
+
+def test_every_name(python, tmp_path):
+    """Names of all widths, too long ones, and line tables, as the interpreter says them."""
+    seen = step(python, tmp_path, "odd_names", steps=150_000)
+    codes = {}
+    for sample, _, _ in seen.samples:
+        assert not sample.flags & wire.TORN
+        for frame in sample.frames:
+            if frame.kind == wire.PYTHON:
+                codes[frame.code.address] = frame.code
+                told = check_code(seen, frame.code)
+                # The call of leaf, and what comes before and after it.
+                if told is not None and frame.code.first_line == 302:
+                    assert line_of(told, frame) in (302, 304, 305, 307)
+    checked = [code for code in codes.values() if check_code(seen, code) is not None]
+    assert len({code.name for code in checked}) >= 7 + 2
+    assert len({code.filename for code in checked}) >= 8
+    assert any(code.table_length > MAX_TABLE_BYTES for code in checked)

@@ -31,6 +31,8 @@
 const char *walk_open(void);
 void walk_close(void);
 void walk_begin(const char *into, int64_t steps, int64_t window, int64_t period_us);
+void walk_pause(void);
+void walk_resume(void);
 double walk_measure(int64_t looks, int64_t flush_bytes);
 extern _Atomic uint64_t walk_marker;
 
@@ -106,7 +108,7 @@ static struct stepper *stepper_of_thread(void) {
     (void)snprintf(path, sizeof path, "%s/%ld.ring", folder, syscall(SYS_gettid));
     stepper->file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     stepper->ring = (struct wire_ring){&stepper->slot, map(WIRE_RING_BYTES)};
-    stepper->walk.python = &python;
+    walk_start(&stepper->walk, &python);
     own = stepper;
     return stepper;
 }
@@ -314,6 +316,16 @@ EXPORT void walk_begin(const char *into, int64_t steps, int64_t window, int64_t 
         return;
     }
     set_trap();
+}
+
+/* The calling thread is not stepped from here on, and is again. */
+EXPORT void walk_pause(void) {
+    (void)clear_trap();
+}
+
+EXPORT void walk_resume(void) {
+    if (atomic_load(&counting))
+        set_trap();
 }
 
 /* The C library blocks all signals while it makes and ends a thread, and a trap that is blocked kills. So the new

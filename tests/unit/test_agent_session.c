@@ -245,7 +245,8 @@ static void put_code(struct producer *producer, uint32_t index, uint64_t address
                                .table_length = sizeof LINES};
     uint8_t *at = (uint8_t *)(code + 1);
     for (int i = 0; i < 3; i++, at += padded)
-        memcpy(at, name, name_bytes);
+        for (size_t j = 0; j < name_bytes; j++)
+            at[j] = (uint8_t)name[j];
     memcpy(at, LINES, sizeof LINES);
     wire_ring_commit(ring, position);
 }
@@ -262,7 +263,8 @@ static void put_sample(struct producer *producer, uint32_t index, uint64_t cpu_n
     record.flags = flags;
     *sample = (struct wire_sample){
         .record = record, .time_ns = clock_monotonic_ns(), .cpu_ns = cpu_ns, .kept = kept, .frame_count = count};
-    memcpy(sample + 1, frames, count * sizeof frames[0]);
+    if (count > 0)
+        memcpy(sample + 1, frames, count * sizeof frames[0]);
     wire_ring_commit(ring, position);
 }
 
@@ -440,13 +442,13 @@ static void test_an_agent_that_is_off_says_why(void **state) {
     struct producer whole;
     char path[600];
     struct wire_region header = {.magic = WIRE_MAGIC, .version = WIRE_VERSION, .pid = 77, .state = WIRE_OFF};
-    strcpy(header.reason, "there is no room");
+    (void)snprintf(header.reason, sizeof header.reason, "there is no room");
     snprintf(path, sizeof path, "%s/77-0.region", agent_session_folder(session));
     int fd = open(path, O_RDWR | O_CREAT, 0600);
     assert_int_equal(write(fd, &header, sizeof header), sizeof header);
     close(fd);
     producer_make(&whole, session, 0);
-    strcpy(((struct wire_region *)whole.region)->reason, "it is tired");
+    (void)snprintf(((struct wire_region *)whole.region)->reason, WIRE_REASON_BYTES, "it is tired");
     producer_publish(&whole);
     atomic_store(&((struct wire_region *)whole.region)->state, WIRE_OFF);
     drain(session);

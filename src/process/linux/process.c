@@ -193,6 +193,12 @@ bool process_alive(const struct process *process) {
     return read_stat(process, &stat) == STATUS_OK && !proc_stat_ended(&stat);
 }
 
+/* In a PID namespace within strobe's, threads have other numbers here. */
+bool process_has_thread(const struct process *process, pid_t own_tid) {
+    pid_t pid = process_pid(process);
+    return process_own_pid(process) != pid || syscall(SYS_tgkill, pid, own_tid, 0) == 0 || errno != ESRCH;
+}
+
 unsigned process_exec_count(const struct process *process) {
     return process->memory.exec_count;
 }

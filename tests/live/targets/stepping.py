@@ -265,6 +265,52 @@ def tracing():
         sys.settrace(None)
 
 
+SHORT = "def f():\n    return 1\nf()\n"
+
+
+def short_lived():
+    """Code objects of the same text and size, one at a time, mostly at the same addresses. The library is told which."""
+    walk = ctypes.CDLL(sys.argv[1])
+    pause, resume = walk.walk_pause, walk.walk_resume
+    marker = ctypes.c_uint64.in_dll(walk, "walk_marker")
+    begin()
+    pause()
+    for i in range(1, ROUNDS):
+        code = compile(SHORT, "<gen %d>" % i, "exec")
+        marker.value = i
+        resume()
+        exec(code, {})  # -> <module>
+        pause()
+
+
+NAMES = ["plain", "\xe9t\xe9", "\u03b1\u03b2\u03b3", "\U00020000\U00020001", "n" * 5000, "\u03b1" * 3000, "\U00020000" * 1500]
+FILES = ["x.py", "\xe9.py", "\u20ac.py", "\U0001f600.py", "bad\udc80.py", "f" * 20000, "\u20ac" * 9000, ""]
+
+
+def made_with_odd_names():
+    made = {"leaf": leaf}
+    # A line table that is too long to be taken along.
+    source = "def long():\n if leaf(1): return\n" + " leaf(1); leaf(2); leaf(3)\n" * 16000
+    exec(compile(source, "long.py", "exec"), made)
+    yield made["long"]
+    for name in NAMES:
+        for file in FILES:
+            source = "\n" * 300 + "class C_%s:\n  def %s():\n\n    return leaf(\n 1,\n\n 2)" % (name, name)
+            exec(compile(source, file, "exec"), made)
+            yield getattr(made["C_" + name], name)
+
+
+def odd_names():
+    kept.extend(made_with_odd_names())
+    begin()
+    for _ in range(ROUNDS):
+        for function in kept:
+            function()
+
+
+kept = []
+
+
 def describe(code, into):
     if id(code) in into:
         return
@@ -290,6 +336,8 @@ def describe(code, into):
         "first_line": code.co_firstlineno,
         "bytecode_bytes": len(code.co_code),
         "lines": lines,
+        "flags": code.co_flags,
+        "table": (code.co_linetable if hasattr(code, "co_linetable") else code.co_lnotab).hex(),
     }
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -326,7 +374,10 @@ def main():
     program = scope[name]
     signal.signal(signal.SIGINT, tell)
     print("ready", flush=True)
-    walk.walk_begin(folder.encode(), int(steps), 0, 0)
+    global begin
+    begin = functools.partial(walk.walk_begin, folder.encode(), int(steps), 0, 0)
+    if name not in ("odd_names", "short_lived"):
+        begin()
     program()  # -> PROGRAM
 
 

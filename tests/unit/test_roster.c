@@ -1,0 +1,248 @@
+#include "sampler/roster.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* What the sink behind the roster heard. */
+struct heard {
+    struct sample_sink sink; /* must be first */
+    int processes, ended_processes, threads, renamed, ended_threads, samples, missed;
+    struct sampled_process last_process;
+    struct sampled_thread last_thread;
+    char last_name[64];
+    struct sample_counters counters;
+    const struct sampled_thread *sampled;
+};
+
+static enum status hear_process(struct sample_sink *sink, struct sampled_process *process) {
+    struct heard *heard = (struct heard *)sink;
+    heard->processes++;
+    heard->last_process = *process;
+    return STATUS_OK;
+}
+
+static enum status hear_process_end(struct sample_sink *sink, struct sampled_process *process,
+                                    const struct sample_counters *counters) {
+    struct heard *heard = (struct heard *)sink;
+    heard->ended_processes++;
+    heard->last_process = *process;
+    heard->counters = *counters;
+    return STATUS_OK;
+}
+
+static void keep_thread(struct heard *heard, const struct sampled_thread *thread) {
+    heard->last_thread = *thread;
+    (void)snprintf(heard->last_name, sizeof heard->last_name, "%s", thread->name != NULL ? thread->name : "");
+}
+
+static enum status hear_thread(struct sample_sink *sink, struct sampled_thread *thread) {
+    ((struct heard *)sink)->threads++;
+    keep_thread((struct heard *)sink, thread);
+    return STATUS_OK;
+}
+
+static enum status hear_name(struct sample_sink *sink, struct sampled_thread *thread) {
+    ((struct heard *)sink)->renamed++;
+    keep_thread((struct heard *)sink, thread);
+    return STATUS_OK;
+}
+
+static enum status hear_thread_end(struct sample_sink *sink, struct sampled_thread *thread) {
+    ((struct heard *)sink)->ended_threads++;
+    keep_thread((struct heard *)sink, thread);
+    return STATUS_OK;
+}
+
+static enum status hear_sample(struct sample_sink *sink, const struct sample *sample) {
+    ((struct heard *)sink)->samples++;
+    ((struct heard *)sink)->sampled = sample->thread;
+    return STATUS_OK;
+}
+
+static enum status hear_time(struct sample_sink *sink, uint64_t now_ns) {
+    (void)sink;
+    (void)now_ns;
+    return STATUS_OK;
+}
+
+static enum status hear_forgotten(struct sample_sink *sink, struct sampled_process *process) {
+    (void)sink;
+    (void)process;
+    return STATUS_OK;
+}
+
+static void hear_missed(void *context, const struct sampled_process *process) {
+    (void)process;
+    ((struct heard *)context)->missed++;
+}
+
+static struct roster *open_roster(struct heard *heard, struct sample_sink *sides[2]) {
+    *heard = (struct heard){.sink = {hear_process, hear_process_end, hear_thread, hear_name, hear_thread_end,
+                                     hear_sample, hear_time, hear_forgotten}};
+    struct roster *roster = roster_new(&heard->sink, hear_missed, heard);
+    assert_non_null(roster);
+    sides[0] = roster_sink(roster, ROSTER_INSIDE);
+    sides[1] = roster_sink(roster, ROSTER_OUTSIDE);
+    return roster;
+}
+
+static void start(struct sample_sink *side, struct sampled_process *process) {
+    assert_int_equal(side->process_started(side, process), STATUS_OK);
+}
+
+static void end(struct sample_sink *side, struct sampled_process *process, uint64_t taken) {
+    const struct sample_counters counters = {.taken = taken, .errors = 1};
+    assert_int_equal(side->process_ended(side, process, &counters), STATUS_OK);
+}
+
+static void start_thread(struct sample_sink *side, struct sampled_thread *thread) {
+    assert_int_equal(side->thread_started(side, thread), STATUS_OK);
+}
+
+static void end_thread(struct sample_sink *side, struct sampled_thread *thread) {
+    assert_int_equal(side->thread_ended(side, thread), STATUS_OK);
+}
+
+/* Whoever of the two comes and goes first. */
+static void see_one_of_each(int first, int second, int first_to_end) {
+    struct heard heard;
+    struct sample_sink *sides[2];
+    struct roster *roster = open_roster(&heard, sides);
+    struct sampled_process processes[2] = {{.pid = 7, .version = 5, .start_ns = 100}, {.pid = 7, .start_ns = 200}};
+    struct sampled_thread threads[2] = {
+        {.process = &processes[0], .native_id = 8, .thread_id = 9, .interpreter = -1, .cpu_ns = 50},
+        {.process = &processes[1], .native_id = 8, .interpreter = 0, .name = "MainThread", .cpu_ns = 40},
+    };
+    start(sides[first], &processes[first]);
+    start(sides[second], &processes[second]);
+    start_thread(sides[first], &threads[first]);
+    start_thread(sides[second], &threads[second]);
+    assert_int_equal(heard.last_process.number, 0);
+    assert_int_equal(heard.last_process.start_ns, 100);
+    assert_int_equal(heard.last_process.version, 5);
+    assert_int_equal(heard.threads, 1);
+    assert_int_equal(heard.last_thread.thread_id, 9);
+    assert_int_equal(heard.last_thread.interpreter, 0);
+    assert_string_equal(heard.last_name, "MainThread");
+    const struct sampled_thread *seen[2];
+    for (int i = 0; i < 2; i++) {
+        const struct sample sample = {.thread = &threads[i]};
+        assert_int_equal(sides[i]->sample(sides[i], &sample), STATUS_OK);
+        seen[i] = heard.sampled;
+    }
+    assert_ptr_equal(seen[0], seen[1]);
+    end_thread(sides[first_to_end], &threads[first_to_end]);
+    assert_int_equal(heard.ended_threads, 0);
+    end_thread(sides[!first_to_end], &threads[!first_to_end]);
+    assert_int_equal(heard.ended_threads, 1);
+    assert_int_equal(heard.last_thread.cpu_ns, 50);
+    end(sides[first_to_end], &processes[first_to_end], 3);
+    assert_int_equal(heard.ended_processes, 0);
+    end(sides[!first_to_end], &processes[!first_to_end], 4);
+    assert_int_equal(heard.ended_processes, 1);
+    assert_int_equal(heard.counters.taken, 7);
+    assert_int_equal(heard.counters.errors, 2);
+    assert_int_equal(roster_process_count(roster), 1);
+    assert_int_equal(roster_free(roster), STATUS_OK);
+    assert_int_equal(heard.missed, 0);
+}
+
+static void test_two_sides_are_one(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++)
+        see_one_of_each(i & 1, !(i & 1), i >> 1 & 1);
+}
+
+static void test_one_side_alone(void **state) {
+    (void)state;
+    for (int side = 0; side < 2; side++) {
+        struct heard heard;
+        struct sample_sink *sides[2];
+        struct roster *roster = open_roster(&heard, sides);
+        struct sampled_process process = {.pid = 7};
+        struct sampled_thread thread = {.process = &process, .native_id = 8};
+        start(sides[side], &process);
+        start_thread(sides[side], &thread);
+        end_thread(sides[side], &thread);
+        end(sides[side], &process, 1);
+        /* The other may be slower; then it is not waited for. */
+        assert_int_equal(heard.ended_processes, 0);
+        assert_int_equal(sides[1]->idle(sides[1], UINT64_MAX), STATUS_OK);
+        assert_int_equal(heard.ended_threads, 1);
+        assert_int_equal(heard.ended_processes, 1);
+        assert_int_equal(heard.missed, side == ROSTER_OUTSIDE);
+        assert_int_equal(roster_free(roster), STATUS_OK);
+    }
+}
+
+/* The agent begins anew in the program that the process becomes; from outside it is the same process. */
+static void test_exec(void **state) {
+    (void)state;
+    for (int outside_first = 0; outside_first < 2; outside_first++) {
+        struct heard heard;
+        struct sample_sink *sides[2];
+        struct roster *roster = open_roster(&heard, sides);
+        struct sampled_process before = {.pid = 7}, after = {.pid = 7, .version = 3}, outside = {.pid = 7};
+        struct sampled_thread threads[2] = {{.process = &before, .native_id = 7}, {.process = &after, .native_id = 7}};
+        start(sides[0], &before);
+        start_thread(sides[0], &threads[0]);
+        if (outside_first)
+            start(sides[1], &outside);
+        end_thread(sides[0], &threads[0]);
+        end(sides[0], &before, 1);
+        start(sides[0], &after);
+        start_thread(sides[0], &threads[1]);
+        start(sides[1], &outside);
+        assert_int_equal(roster_process_count(roster), 1);
+        assert_int_equal(heard.last_process.version, 3);
+        assert_int_equal(heard.threads, 2);
+        end_thread(sides[0], &threads[1]);
+        end(sides[0], &after, 10);
+        end(sides[1], &outside, 100);
+        assert_int_equal(heard.counters.taken, 111);
+        assert_int_equal(heard.ended_threads, 2);
+        assert_int_equal(roster_free(roster), STATUS_OK);
+    }
+}
+
+static void test_others_are_others(void **state) {
+    (void)state;
+    struct heard heard;
+    struct sample_sink *sides[2];
+    struct roster *roster = open_roster(&heard, sides);
+    struct sampled_process one = {.pid = 7}, other = {.pid = 8}, again = {.pid = 7};
+    start(sides[0], &one);
+    start(sides[1], &other);
+    assert_int_equal(heard.last_process.number, 1);
+    struct sampled_thread threads[3] = {
+        {.process = &one, .native_id = 7}, {.process = &other, .native_id = 7}, {.process = &one}};
+    for (int i = 0; i < 3; i++)
+        start_thread(sides[i == 1], &threads[i]);
+    assert_int_equal(heard.threads, 3);
+    for (int i = 0; i < 3; i++)
+        end_thread(sides[i == 1], &threads[i]);
+    end(sides[0], &one, 0);
+    end(sides[1], &other, 0);
+    assert_int_equal(sides[0]->idle(sides[0], UINT64_MAX), STATUS_OK);
+    /* The process id is used again. */
+    start(sides[0], &again);
+    assert_int_equal(heard.last_process.number, 2);
+    end(sides[0], &again, 0);
+    assert_int_equal(roster_free(roster), STATUS_OK);
+    assert_int_equal(heard.ended_processes, 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_sides_are_one),
+        cmocka_unit_test(test_one_side_alone),
+        cmocka_unit_test(test_exec),
+        cmocka_unit_test(test_others_are_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
