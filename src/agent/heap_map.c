@@ -23,6 +23,8 @@ enum {
     PAGE_BYTES = 4096, /* or a divisor of what it is */
 };
 
+/* Not every libc declares it. */
+// NOLINTNEXTLINE(readability-redundant-declaration)
 AGENT_EXPORT void *mmap64(void *address, size_t size_bytes, int protection, int flags, int file, off_t offset);
 
 static struct {
@@ -283,7 +285,7 @@ static void note_unmapped(const void *address, size_t size_bytes) {
     struct range piece;
     while (start < end && lock()) {
         bool found = cut_piece(start, end, &piece);
-        bool something_is_left = found && is_left_of(piece.origin);
+        bool something_is_left = found && sampled_may_hold(piece.origin) && is_left_of(piece.origin);
         unlock();
         if (!found)
             return;
@@ -307,8 +309,8 @@ static inline __attribute__((always_inline)) void *map(const void *caller, void 
     if (mapped == MAP_FAILED || !counts(caller))
         return mapped;
     int error = errno;
-    if ((flags & MAP_FIXED) != 0)
-        note_unmapped(mapped, size_bytes);
+    /* What was there is not any more: by MAP_FIXED, or it went unseen (a handler's munmap, a system call). */
+    note_unmapped(mapped, size_bytes);
     if (is_memory(protection, flags))
         note_mapped(mapped, size_bytes);
     errno = error;
@@ -375,7 +377,7 @@ static void *remap(void *old, size_t old_bytes, size_t size_bytes, int flags, vo
     bool is_sampled = whole.origin == whole.start && sampled_may_hold(whole.origin) && heap_take_out(old, &sampled);
     void *moved = next_mremap(old, old_bytes, size_bytes, flags, address);
     int error = errno;
-    if (moved != MAP_FAILED && (flags & MREMAP_FIXED) != 0)
+    if (moved != MAP_FAILED)
         note_unmapped(moved, size_bytes);
     note_moved(&whole, moved != MAP_FAILED ? moved : old, moved != MAP_FAILED ? size_bytes : old_bytes,
                is_sampled ? &sampled : NULL);

@@ -2,19 +2,19 @@
 
 import collections
 import math
-import os
 import signal
+from pathlib import Path
 
 import pytest
-from agent_reader import Watched
+from agent_reader import AGENT, Watched
 
-# The largest number of standard deviations that a sum may be off: for normal deviates one run in 15,000,000 is, and what
-# is drawn is fixed by a seed, so that a run is as the one before.
+# The largest number of standard deviations that a sum may be off: for normal deviates one run in 10,000,000 is, and
+# what is drawn is fixed by a seed, so that a run is as the one before but for what start-up allocates.
 DEVIATIONS = 5.3
 # So that all that a test has to tell fits into a ring, should nobody find the time to empty it.
 STRIDE = 64 << 10
 HEAD = """
-import gc, json, mmap, os, sys, threading
+import json, mmap, os, sys, threading
 def private():
     with open('/proc/self/smaps_rollup') as file:
         return 1024 * sum(int(line.split()[1]) for line in file if line.startswith('Private_'))
@@ -47,9 +47,15 @@ def margin(total_bytes, stride=STRIDE):
     return DEVIATIONS * math.sqrt(total_bytes * stride)
 
 
+def lost(region):
+    """What the records stand for, at most, that found no room: a reader that does not get to run on a busy machine,
+    while the ring is full of what start-up has to tell."""
+    records = region.header["lost_memory_records"]
+    assert records < 100
+    return records * (STRIDE + 8192)
+
+
 LINES = """
-class Kept:
-    __slots__ = ('a', 'b')
 def first(count):
     return [bytes(991) for i in range(count)]
 def second(count):
@@ -69,17 +75,17 @@ os.kill(os.getpid(), 9)
 def judge_lines(watched):
     """The three functions allocated what they say; what is there at the kill is live."""
     assert watched.returncode == -signal.SIGKILL, watched.stderr.decode()
-    assert watched.region.header["lost_memory_records"] == 0
     # The list that is returned grows, too: at most 9 / 8 of its length, with each of its steps at most once.
     for function, size, live in zip(("first", "second", "brief"), watched.stdout.split(), (True, True, False)):
         total = int(size)
         sums = allocated(watched.region, function)
         list_bytes = 0 if function == "brief" else {"first": 10007, "second": 20011}[function] * 8 * 10
-        assert -margin(total) < sums["bytes"] - total < margin(total) + list_bytes, (function, sums, total)
+        lowest = -margin(total) - lost(watched.region)
+        assert lowest < sums["bytes"] - total < margin(total) + list_bytes, (function, sums, total)
         if live:
-            assert -margin(total) < sums["live"] - total < margin(total) + list_bytes, (function, sums, total)
+            assert lowest < sums["live"] - total < margin(total) + list_bytes, (function, sums, total)
         else:
-            assert sums["live"] <= 8 * STRIDE, (function, sums)
+            assert sums["live"] <= 8 * STRIDE + lost(watched.region), (function, sums)
 
 
 def test_lines_and_kill(python):
@@ -186,8 +192,7 @@ def test_threads(python, count):
     total = watched.json() * 5003 * count
     lists = 5003 * count * 8 * 10
     sums = allocated(watched.region, "work")
-    assert watched.region.header["lost_memory_records"] == 0
-    assert -margin(total) < sums["bytes"] - total < margin(total) + lists
+    assert -margin(total) - lost(watched.region) < sums["bytes"] - total < margin(total) + lists
 
 
 FORK = """
@@ -212,7 +217,7 @@ def test_fork(python):
     child = watched.json()
     (region,) = watched.of_pid(child)
     total = 4001 * 5032
-    assert abs(allocated(region, "late")["bytes"] - total) < margin(total) + 4001 * 80
+    assert abs(allocated(region, "late")["bytes"] - total) < margin(total) + lost(region) + 4001 * 80
     assert allocated(region, "early")["bytes"] == 0
     assert 0.9 * total < region.header["footprint_bytes"] < 1.3 * total + (8 << 20)
 
@@ -221,7 +226,7 @@ def test_limited_address_space(python):
     """When the program runs out of memory it hears so, and the profile up to then is there."""
     code = """
 import resource
-resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+resource.setrlimit(resource.RLIMIT_AS, (3 << 29, 3 << 29))
 def fill():
     keep = []
     while True:
@@ -231,7 +236,23 @@ try:
 except MemoryError:
     print(1)
 """
-    # mimalloc wants a gigabyte of addresses before anything else, which it has by now.
     watched = watch(python, code)
     assert watched.json() == 1
     assert allocated(watched.region, "fill")["bytes"] > 200 << 20
+
+
+OTHER_MALLOCS = [
+    path
+    for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4")
+    for path in Path("/usr/lib").glob(f"*/{name}")
+]
+
+
+@pytest.mark.parametrize("library", OTHER_MALLOCS, ids=lambda path: path.name)
+def test_other_mallocs(any_python, library):
+    """What another malloc maps for its blocks is not counted twice."""
+    preload = {"LD_PRELOAD": f"{AGENT} {library}"}
+    judge_lines(watch(any_python, LINES, env=preload))
+    watched = watch(any_python, FOOTPRINT, "blocks", env=preload)
+    after = int(watched.stdout)
+    assert 1511 * 40009 < watched.region.header["footprint_bytes"] < after
