@@ -47,6 +47,7 @@ enum { SLOT_CALL = 50, SLOT_INIT = 60, SLOT_METHODS = 64, SLOT_NEW = 65, SLOT_VE
 struct c_functions {
     const struct elf_data *data; /* while they are looked for */
     const struct unwind_table *table;
+    uint64_t low, high;  /* between which the data lie: most words are no addresses */
     struct map names;    /* function → its name */
     struct map prefixes; /* table of methods → what stands before their names */
     struct arena texts;
@@ -160,10 +161,13 @@ static enum status read_type(struct c_functions *functions, uint64_t address) {
     const char *name = name_at(functions, word_at(functions, address));
     if (name == NULL)
         return STATUS_OK;
-    for (size_t i = 0; i < TYPE_WORDS; i++)
+    for (size_t i = 0; i < TYPE_WORDS; i++) {
         words[i] = word_at(functions, address + 8 * i);
-    if (words[TYPE_BASICSIZE] > 1 << 20 || words[TYPE_ITEMSIZE] > 1 << 16 ||
-        !is_function_or_nothing(functions, words[TYPE_DEALLOC]) ||
+        /* Most that is no type is told by its sizes. */
+        if ((i == TYPE_BASICSIZE && words[i] > 1 << 20) || (i == TYPE_ITEMSIZE && words[i] > 1 << 16))
+            return STATUS_OK;
+    }
+    if (!is_function_or_nothing(functions, words[TYPE_DEALLOC]) ||
         !is_function_or_nothing(functions, words[TYPE_CALL]) || !is_function_or_nothing(functions, words[TYPE_INIT]) ||
         !is_function_or_nothing(functions, words[TYPE_ALLOC]) || !is_function_or_nothing(functions, words[TYPE_NEW]))
         return STATUS_OK;
@@ -219,7 +223,7 @@ static enum status look_through(struct c_functions *functions, const struct elf_
     uint64_t last = run->address + run->size_bytes;
     for (uint64_t at = first; at + 32 <= last; at += 8) {
         uint64_t word = load_u64(run->bytes + (at - run->address));
-        if (word == 0 || elf_data_text(functions->data, word, 1 + NAME_MAX_BYTES) == NULL)
+        if (word - functions->low >= functions->high - functions->low || name_at(functions, word) == NULL)
             continue;
         if (for_methods) {
             uint64_t end = at;
@@ -245,6 +249,11 @@ enum status c_functions_find_all(const struct elf_data *data, const struct unwin
     functions->data = data;
     functions->table = table;
     functions->texts.limit_bytes = NAMES_LIMIT_BYTES;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t end = runs[i].address + runs[i].size_bytes;
+        functions->low = i == 0 || runs[i].address < functions->low ? runs[i].address : functions->low;
+        functions->high = end > functions->high ? end : functions->high;
+    }
     enum status status = STATUS_OK;
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < count && status == STATUS_OK; i++)
