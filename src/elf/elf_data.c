@@ -13,6 +13,7 @@ struct elf_data {
     struct elf_data_run runs[ELF_SEGMENTS_MAX];
     uint8_t *storage[ELF_SEGMENTS_MAX];
     size_t run_count;
+    uint64_t low, high; /* what lies outside is in none of the runs: most numbers that are asked for */
     struct elf_segment code[ELF_SEGMENTS_MAX];
     size_t code_count;
     uint64_t dynamic_address;
@@ -25,14 +26,22 @@ struct dynamic {
     uint64_t linkage, linkage_bytes; /* DT_JMPREL */
 };
 
+/* The run in which an address lies; the number of runs when there is none. */
+static size_t find_run(const struct elf_data *data, uint64_t address) {
+    if (address - data->low >= data->high - data->low)
+        return data->run_count;
+    size_t i = 0;
+    while (i < data->run_count && address - data->runs[i].address >= data->runs[i].size_bytes)
+        i++;
+    return i;
+}
+
 static uint8_t *find_bytes(const struct elf_data *data, uint64_t address, size_t size_bytes) {
-    for (size_t i = 0; i < data->run_count; i++) {
-        const struct elf_data_run *run = &data->runs[i];
-        if (address >= run->address && address - run->address < run->size_bytes &&
-            size_bytes <= run->size_bytes - (address - run->address))
-            return data->storage[i] + (address - run->address);
-    }
-    return NULL;
+    size_t i = find_run(data, address);
+    if (i == data->run_count)
+        return NULL;
+    uint64_t offset = address - data->runs[i].address;
+    return size_bytes <= data->runs[i].size_bytes - offset ? data->storage[i] + offset : NULL;
 }
 
 static void put_word(struct elf_data *data, uint64_t address, uint64_t word) {
@@ -110,6 +119,9 @@ static enum status read_segment(struct elf_file *file, struct elf_data *data, co
                                           .bytes = data->storage[i],
                                           .size_bytes = segment->file_bytes,
                                           .writable = segment->writable};
+    uint64_t end = segment->address + segment->file_bytes;
+    data->low = data->high == 0 || segment->address < data->low ? segment->address : data->low;
+    data->high = end > data->high ? end : data->high;
     return elf_file_read(file, segment->address, data->storage[i], segment->file_bytes);
 }
 
@@ -177,17 +189,13 @@ bool elf_data_read_word(const struct elf_data *data, uint64_t address, uint64_t 
 }
 
 const char *elf_data_text(const struct elf_data *data, uint64_t address, size_t max_bytes) {
-    const uint8_t *bytes = find_bytes(data, address, 1);
-    if (bytes == NULL)
+    size_t i = find_run(data, address);
+    if (i == data->run_count)
         return NULL;
-    for (size_t i = 0; i < data->run_count; i++) {
-        const struct elf_data_run *run = &data->runs[i];
-        if (address < run->address || address - run->address >= run->size_bytes)
-            continue;
-        size_t left = run->size_bytes - (address - run->address);
-        return memchr(bytes, '\0', left < max_bytes ? left : max_bytes) != NULL ? (const char *)bytes : NULL;
-    }
-    return NULL;
+    uint64_t offset = address - data->runs[i].address;
+    size_t left = data->runs[i].size_bytes - offset;
+    const char *text = (const char *)data->storage[i] + offset;
+    return memchr(text, '\0', left < max_bytes ? left : max_bytes) != NULL ? text : NULL;
 }
 
 bool elf_data_is_code(const struct elf_data *data, uint64_t address) {

@@ -1,0 +1,63 @@
+"""Profilers that start the program they look at, each as its users would start it, with its defaults."""
+
+import os
+from dataclasses import dataclass, field
+
+from harness import packages, peers
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A command that runs a Python script (command() + [script, arguments...]) under a profiler, and its environment."""
+
+    name: str
+    words: tuple
+    extra: dict = field(default_factory=dict)
+
+    def command(self, *script):
+        return [*self.words, *map(str, script)]
+
+    @property
+    def environment(self):
+        return {**os.environ, **self.extra}
+
+
+def bare(interpreter):
+    return Launcher("bare", (interpreter.path,))
+
+
+def strobe(context, interpreter, folder, name="strobe run", options=()):
+    words = (context.strobe, "run", *options, "--capture", f"{folder}/strobe.strobe", "-o", f"{folder}/strobe.txt")
+    return Launcher(name, (*words, "-f", "table", "--", interpreter.path))
+
+
+def scalene(interpreter, folder):
+    found = packages.folder("scalene", interpreter)
+    if found is None:
+        return None
+    words = (interpreter.path, "-m", "scalene", "run", "--cpu-only", "-o", f"{folder}/scalene.json")
+    return Launcher("Scalene --cpu-only", words, {"PYTHONPATH": str(found)})
+
+
+def py_spy(interpreter, folder):
+    found = peers.find("py-spy")
+    words = (found, "record", "-f", "raw", "-o", f"{folder}/py-spy", "--", interpreter.path)
+    return Launcher("py-spy record", words) if found else None
+
+
+def cpython(interpreter, folder):
+    if not interpreter.at_least(3, 15):
+        return None
+    words = (interpreter.path, "-m", "profiling.sampling", "run", "--collapsed", "-o", f"{folder}/sampling.txt")
+    return Launcher("profiling.sampling", words)
+
+
+def of_interpreter(context, interpreter, folder):
+    """All that run here, strobe first."""
+    found = [
+        strobe(context, interpreter, folder),
+        scalene(interpreter, folder),
+        py_spy(interpreter, folder),
+        cpython(interpreter, folder),
+    ]
+    return [launcher for launcher in found if launcher is not None]
