@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHAIN_MAX = 128, NAME_MAX_BYTES = 256, CALL_SITES_MAX = 1 << 12 };
+enum { CHAIN_MAX = 128, NAME_MAX_BYTES = 256, CALL_SITES_MAX = 1 << 12, CALLS_MAX = 1 << 16, KIND_BITS = 2 };
 
 /* CPython has a compiler of its own from this minor version on (PEP 744). */
 enum { FIRST_COMPILING_MINOR = 13 };
@@ -48,6 +48,7 @@ struct cpu_split {
     struct code_file *interpreter;
     struct eval_loop loop;
     struct c_functions *functions; /* NULL: none found */
+    struct map calls;              /* what call returns to an address: its kind and target */
     struct map call_sites;         /* indirect calls that were seen to enter C functions, by return address */
     char name[NAME_MAX_BYTES];
     struct chain chain;
@@ -74,6 +75,7 @@ void cpu_split_free(struct cpu_split *split) {
         return;
     c_functions_free(split->functions);
     code_map_free(split->code);
+    map_release(&split->calls);
     map_release(&split->call_sites);
     free(split);
 }
@@ -178,48 +180,73 @@ static remote_addr return_address(const struct chain *chain, size_t i) {
     return i + 1 < chain->count ? chain->links[i + 1].address : chain->reached_loop ? chain->loop_address : 0;
 }
 
-static enum machine_call call_before(struct cpu_split *split, remote_addr address) {
+/* What kind of call returns to an address, and where a direct one goes to. */
+static enum machine_call call_before(struct cpu_split *split, remote_addr address, uint64_t *target) {
     struct code_place place;
-    uint64_t target = 0;
-    return address != 0 && code_map_find(split->code, address, &place) == STATUS_OK ? code_place_call(&place, &target)
-                                                                                    : MACHINE_CALL_NONE;
+    uint64_t known = 0;
+    if (map_get(&split->calls, address, &known)) {
+        *target = known >> KIND_BITS;
+        return (enum machine_call)(known & ((1 << KIND_BITS) - 1));
+    }
+    if (address == 0 || code_map_find(split->code, address, &place) != STATUS_OK)
+        return MACHINE_CALL_NONE;
+    enum machine_call kind = code_place_call(&place, target);
+    if (split->calls.count >= CALLS_MAX)
+        map_clear(&split->calls);
+    if (map_set(&split->calls, address, *target << KIND_BITS | kind) != STATUS_OK)
+        return kind;
+    return kind;
 }
 
 /* Where a C function was entered, another that is not known is entered too. */
-static void remember_call_site(struct cpu_split *split, remote_addr address) {
+static void remember_call_site(struct cpu_split *split, remote_addr address, enum machine_call call) {
     uint64_t known = 0;
-    if (map_get(&split->call_sites, address, &known) || split->call_sites.count >= CALL_SITES_MAX ||
-        call_before(split, address) != MACHINE_CALL_INDIRECT)
+    if (call != MACHINE_CALL_INDIRECT || map_get(&split->call_sites, address, &known) ||
+        split->call_sites.count >= CALL_SITES_MAX)
         return;
     if (map_set(&split->call_sites, address, 1) != STATUS_OK)
         return;
 }
 
+static const struct c_function *function_at(const struct cpu_split *split, uint64_t address) {
+    return split->functions != NULL ? c_functions_find(split->functions, address) : NULL;
+}
+
+/* What link `i` is, or what was called there and has gone on to it by a jump. */
+static const struct c_function *function_of(const struct cpu_split *split, size_t i, enum machine_call call,
+                                            uint64_t target) {
+    const struct code_place *place = &split->chain.links[i].place;
+    const struct unwind_range *range = place->file == split->interpreter ? code_place_range(place) : NULL;
+    const struct c_function *function = range != NULL ? function_at(split, range->start) : NULL;
+    if (call == MACHINE_CALL_DIRECT && range != NULL &&
+        (function == NULL || function->kind == C_FUNCTION_CONTINUATION)) {
+        const struct c_function *called = function_at(split, target);
+        return called != NULL ? called : function;
+    }
+    return function;
+}
+
 /* Whether link `i` is a C function that a call of Python's has entered. *name: what that is called, NULL: not known. */
 static bool is_c_function(struct cpu_split *split, size_t i, const char **name) {
     const struct chain *chain = &split->chain;
-    const struct code_place *place = &chain->links[i].place;
-    const struct unwind_range *range = place->file == split->interpreter ? code_place_range(place) : NULL;
-    const struct c_function *function =
-        range != NULL && split->functions != NULL ? c_functions_find(split->functions, range->start) : NULL;
     remote_addr back = return_address(chain, i);
-    uint64_t known = 0;
+    uint64_t target = 0, known = 0;
+    enum machine_call call = call_before(split, back, &target);
+    const struct c_function *function = function_of(split, i, call, target);
     bool entered = map_get(&split->call_sites, back, &known);
     *name = function != NULL ? function->name : NULL;
     if (function == NULL)
         return entered;
     switch (function->kind) {
     case C_FUNCTION_METHOD:
-        remember_call_site(split, back);
+        remember_call_site(split, back, call);
         return true;
     case C_FUNCTION_SLOT:
         return true;
     case C_FUNCTION_SHORTCUT:
-        if (chain->reached_loop && i + 1 == chain->count)
-            return true;
-        return entered || call_before(split, back) == MACHINE_CALL_INDIRECT;
+        return entered || call == MACHINE_CALL_INDIRECT || (chain->reached_loop && i + 1 == chain->count);
     case C_FUNCTION_CONTINUATION:
-        return entered || call_before(split, back) == MACHINE_CALL_INDIRECT;
+        return entered || call == MACHINE_CALL_INDIRECT;
     case C_FUNCTION_UPKEEP:
         return false;
     }

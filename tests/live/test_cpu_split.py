@@ -17,8 +17,6 @@ TIMEOUT_S = 300
 FINE, BULK = 3.0, 2.0
 # Chance: of so many standard deviations one is met in 16,000 trials.
 DEVIATIONS = 4
-# The kernel looks at CPU clocks at its ticks only: HZ is 100 at the least, and each look is a sample.
-TICKS_A_SECOND = 100
 
 
 def include_folders(python):
@@ -55,18 +53,22 @@ class Ran:
         self.functions = {}
         for row in report["functions"]:
             if row.get("function") and "cpu_s" in row:
-                self.functions.setdefault(row["function"], []).append(row["cpu_s"])
+                self.functions.setdefault(row["function"], []).append(row)
 
     def seconds(self, function, part):
-        return sum(row[part] for row in self.functions[function])
+        return sum(row["cpu_s"][part] for row in self.functions[function])
 
     def native_percent(self, function):
         """Of the time that was not the kernel's."""
         native = self.seconds(function, "native")
         return 100 * native / (native + self.seconds(function, "python"))
 
+    def kernel_percent(self, function):
+        kernel = self.seconds(function, "kernel")
+        return 100 * kernel / (kernel + self.seconds(function, "native") + self.seconds(function, "python"))
+
     def samples(self, function):
-        return TICKS_A_SECOND * sum(self.seconds(function, part) for part in ("python", "native"))
+        return sum(row["samples"] for row in self.functions[function])
 
 
 @pytest.fixture
@@ -116,3 +118,16 @@ def test_operators_of_numpy(python, run, extension):
     ran = run(python, TARGETS / "fine_mixes.py", extension(python), SECONDS, "numpy_operators", env=env)
     low, high = ran.truth["numpy_operators"]
     assert distance(ran.native_percent("case_numpy_operators"), low, high) == 0
+
+
+@pytest.mark.timeout(TIMEOUT_S + 60)
+def test_bulk(python, run):
+    ran = run(python, TARGETS / "bulk.py", SECONDS / 3)
+    for function, truth in ran.truth.items():
+        assert abs(ran.kernel_percent(function) - 100 * truth["system"]) < BULK + DEVIATIONS * chance(
+            100 * truth["system"], ran.samples(function)
+        ), (function, truth)
+        if truth["part"] in ("python", "native") and truth["system"] < 0.5:
+            percent = ran.native_percent(function)
+            wanted = 100 if truth["part"] == "native" else 0
+            assert abs(percent - wanted) < BULK + DEVIATIONS * chance(wanted, ran.samples(function)), function
