@@ -29,6 +29,7 @@ enum {
     FUNCTIONS_MIN = 2,         /* that a type has at least */
     CODE_MAX_BYTES = 64 << 10, /* of a function that is looked through for its continuations */
     CONTINUATIONS_MAX = 256,
+    STUBS_MAX = 1 << 16,
     JUMPS_MAX = 3, /* one after the other, from a function to where its work is done */
 };
 
@@ -389,6 +390,20 @@ static enum status add_shortcuts(struct c_functions *functions) {
     return STATUS_OK;
 }
 
+/* A call through a stub is a call of what is behind it. */
+static enum status add_stubs(struct c_functions *functions, const char *section) {
+    uint64_t start = 0, size_bytes = 0;
+    if (elf_file_find_section(functions->file, section, &start, &size_bytes) != STATUS_OK)
+        return STATUS_OK;
+    for (uint64_t i = 0; i < STUBS_MAX && (i + 1) * MACHINE_CODE_STUB_BYTES <= size_bytes; i++) {
+        uint64_t stub = start + i * MACHINE_CODE_STUB_BYTES, target = behind_stub(functions, stub);
+        const struct c_function *function = target != stub ? find(functions, target) : NULL;
+        if (function != NULL && function->kind != C_FUNCTION_CONTINUATION)
+            TRY(map_set(&functions->found, stub, (uintptr_t)function));
+    }
+    return STATUS_OK;
+}
+
 static enum status find_all(struct c_functions *functions) {
     size_t count = 0;
     const struct elf_data_run *runs = elf_data_runs(functions->data, &count);
@@ -398,7 +413,10 @@ static enum status find_all(struct c_functions *functions) {
             if (runs[i].writable)
                 TRY(look_through(functions, &runs[i], pass == 1));
     TRY(add_shortcuts(functions));
-    return find_continuations(functions);
+    TRY(find_continuations(functions));
+    TRY(add_stubs(functions, ".plt"));
+    TRY(add_stubs(functions, ".plt.got"));
+    return add_stubs(functions, ".plt.sec");
 }
 
 enum status c_functions_find_all(struct elf_file *file, const struct elf_data *data, const struct unwind_table *table,

@@ -34,7 +34,8 @@ enum status c_functions_find_all(struct elf_file *file, const struct elf_data *d
                                  struct c_functions **functions) MUST_USE;
 void c_functions_free(struct c_functions *functions);
 
-/* The function that begins at `address`. NULL: Python code calls none there. Lives as long as `functions`. */
+/* The function that begins at `address`, or to which the stub there leads. NULL: Python code calls none there. Lives as
+ * long as `functions`. */
 const struct c_function *c_functions_find(const struct c_functions *functions, uint64_t address);
 
 #endif

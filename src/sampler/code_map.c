@@ -3,16 +3,20 @@
 #include "base/map.h"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FILES_MAX = 1 << 13, ROWS_MAX = 1 << 16 };
 
-/* Looking at the memory map costs a process of many mappings a millisecond. */
-static const uint64_t refresh_period_ns = 20000000;
+/* Looking at the memory map costs a process of many mappings a millisecond. It is done when an address is in none that
+ * is known, and now and then because a library can have come to be where another was. */
+static const uint64_t miss_period_ns = 20000000;
+static const uint64_t refresh_period_ns = 2000000000;
 
 struct entry {
     struct code_file file;
@@ -50,12 +54,14 @@ static const char *file_name(const char *path) {
     return slash != NULL ? slash + 1 : path;
 }
 
-/* The system's own libraries, and allocators that take the place of its. */
+/* The system's own libraries, allocators that take the place of its, and the program that only calls libpython's main.
+ */
 static bool is_system_name(const char *name) {
     static const char *const prefixes[] = {
-        "libc.so",    "libc-2.",    "libc.musl-", "libm.so",      "libm-2.",     "ld-linux",    "ld-musl-",
-        "ld-2.",      "libpthread", "libdl.so",   "libdl-2.",     "librt.so",    "librt-2.",    "libgcc_s.",
-        "libstdc++.", "libc++.",    "libc++abi.", "libjemalloc.", "libtcmalloc", "libmimalloc", "libstrobe-agent",
+        "libc.so",     "libc-2.",     "libc.musl-",      "libm.so",  "libm-2.",    "ld-linux",
+        "ld-musl-",    "ld-2.",       "libpthread",      "libdl.so", "libdl-2.",   "librt.so",
+        "librt-2.",    "libgcc_s.",   "libstdc++.",      "libc++.",  "libc++abi.", "libjemalloc.",
+        "libtcmalloc", "libmimalloc", "libstrobe-agent", "python",
     };
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
@@ -188,19 +194,44 @@ static int copy_to_file(struct code_map *map, const struct mapping *mapping) {
     return fd;
 }
 
-static void open_file(struct code_map *map, const struct mapping *mapping, struct entry *entry) {
+/* When the process has ended already, what it had mapped is most likely still where it was. */
+static int open_by_path(const struct mapping *mapping) {
+    struct stat status;
+    int fd = open(mapping->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_ino != mapping->inode)) {
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static int open_mapping(struct code_map *map, const struct mapping *mapping) {
     int fd = -1;
-    entry->opened = true;
     if (mapping->path[0] == '[')
-        fd = copy_to_file(map, mapping);
-    else if (process_open_mapped_file(map->process, mapping, &fd) != STATUS_OK)
-        fd = -1;
+        return copy_to_file(map, mapping);
+    if (process_open_mapped_file(map->process, mapping, &fd) == STATUS_OK)
+        return fd;
+    return process_alive(map->process) ? -1 : open_by_path(mapping);
+}
+
+/* A library that everybody's allocations go through is nobody's own, whatever it is called. */
+static bool allocates(struct elf_file *file) {
+    uint64_t address = 0;
+    return elf_file_find_symbol(file, "malloc", &address) == STATUS_OK &&
+           elf_file_find_symbol(file, "posix_memalign", &address) == STATUS_OK;
+}
+
+static void open_file(struct code_map *map, const struct mapping *mapping, struct entry *entry) {
+    entry->opened = true;
+    int fd = open_mapping(map, mapping);
     if (fd < 0)
         return;
     if (elf_file_open(fd, &entry->file.file) == STATUS_OK) {
         entry->file.machine = elf_file_machine(entry->file.file);
         if (unwind_table_load(entry->file.file, &entry->file.table) != STATUS_OK)
             entry->file.table = NULL;
+        if (entry->file.kind == CODE_LIBRARY && allocates(entry->file.file))
+            entry->file.kind = CODE_SYSTEM;
     }
     (void)close(fd);
 }
@@ -219,18 +250,19 @@ static void place_mapping(struct code_map *map, const struct mapping *mapping, r
         origin->bias = probe - address;
 }
 
-static const struct mapping *find_mapping(struct code_map *map, remote_addr address, uint64_t now_ns) {
+static const struct mapping *find_code(const struct code_map *map, remote_addr address) {
     const struct mapping *mapping = mappings_find(&map->mappings, address);
-    if (mapping != NULL && mapping->executable)
-        return mapping;
-    if (now_ns - map->refreshed_ns < refresh_period_ns || refresh(map, now_ns) != STATUS_OK)
-        return NULL;
-    mapping = mappings_find(&map->mappings, address);
     return mapping != NULL && mapping->executable ? mapping : NULL;
 }
 
-enum status code_map_find(struct code_map *map, remote_addr address, uint64_t now_ns, struct code_place *place) {
-    const struct mapping *mapping = find_mapping(map, address, now_ns);
+void code_map_refresh(struct code_map *map, remote_addr address, uint64_t now_ns) {
+    uint64_t period_ns = find_code(map, address) != NULL ? refresh_period_ns : miss_period_ns;
+    if (now_ns > map->refreshed_ns && now_ns - map->refreshed_ns >= period_ns && refresh(map, now_ns) != STATUS_OK)
+        return;
+}
+
+enum status code_map_find(struct code_map *map, remote_addr address, struct code_place *place) {
+    const struct mapping *mapping = find_code(map, address);
     if (mapping == NULL)
         return STATUS_NOT_FOUND;
     struct origin *origin = &map->origins[mapping - map->mappings.items];
@@ -247,7 +279,7 @@ enum status code_map_find(struct code_map *map, remote_addr address, uint64_t no
 enum status code_map_interpreter(struct code_map *map, struct code_place *place) {
     if (map->interpreter_address == 0)
         return STATUS_NOT_FOUND;
-    TRY(code_map_find(map, map->interpreter_address, map->refreshed_ns, place));
+    TRY(code_map_find(map, map->interpreter_address, place));
     return place->file != NULL && place->file->file != NULL ? STATUS_OK : STATUS_NOT_FOUND;
 }
 
@@ -313,7 +345,12 @@ enum status code_place_symbol(struct code_map *map, const struct code_place *pla
     struct entry *entry = map->entries[place->file->index];
     if (!entry->symbols_loaded)
         load_symbols(map, entry);
-    return entry->symbols != NULL ? symbol_table_find(entry->symbols, place->address, symbol) : STATUS_NOT_FOUND;
+    if (entry->symbols == NULL)
+        return STATUS_NOT_FOUND;
+    TRY(symbol_table_find(entry->symbols, place->address, symbol));
+    /* One of unknown size does not reach into the next function, nor into the stubs of the linkage table. */
+    const struct unwind_range *range = code_place_range(place);
+    return symbol->size_bytes == 0 && range != NULL && symbol->start < range->start ? STATUS_NOT_FOUND : STATUS_OK;
 }
 
 enum machine_call code_place_call(const struct code_place *place, uint64_t *target) {

@@ -36,10 +36,12 @@ struct code_place {
 enum status code_map_new(struct process *process, remote_addr interpreter_address, struct code_map **map) MUST_USE;
 void code_map_free(struct code_map *map);
 
-/* Where the code at an address comes from. Reads the process's memory map again when nothing is known of it, though not
- * more often than every few milliseconds of `now_ns`. STATUS_NOT_FOUND when no code is there. */
-enum status code_map_find(struct code_map *map, remote_addr address, uint64_t now_ns,
-                          struct code_place *place) MUST_USE;
+/* Where the code at an address comes from. STATUS_NOT_FOUND when no code is there. */
+enum status code_map_find(struct code_map *map, remote_addr address, struct code_place *place) MUST_USE;
+
+/* Reads the process's memory map again if it can be out of date: when no code is known at an address where a thread
+ * ran at `now_ns`, but not more often than every few milliseconds. */
+void code_map_refresh(struct code_map *map, remote_addr address, uint64_t now_ns);
 
 /* The interpreter's file with its place of `interpreter_address`, if that is known. */
 enum status code_map_interpreter(struct code_map *map, struct code_place *place) MUST_USE;

@@ -19,7 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHAIN_MAX = 128, NAME_MAX_BYTES = 256, CALL_SITES_MAX = 1 << 12 };
+enum { CHAIN_MAX = 128, NAME_MAX_BYTES = 256, CALL_SITES_MAX = 1 << 12, CALLS_MAX = 1 << 16, KIND_BITS = 2 };
+
+/* CPython has a compiler of its own from this minor version on (PEP 744). */
+enum { FIRST_COMPILING_MINOR = 13 };
 
 /* What the interpreter's data may be long for its C functions to be looked for in them. */
 enum { DATA_LIMIT_BYTES = 64 << 20 };
@@ -45,8 +48,8 @@ struct cpu_split {
     struct code_file *interpreter;
     struct eval_loop loop;
     struct c_functions *functions; /* NULL: none found */
+    struct map calls;              /* what call returns to an address: its kind and target */
     struct map call_sites;         /* indirect calls that were seen to enter C functions, by return address */
-    uint64_t now_ns;
     char name[NAME_MAX_BYTES];
     struct chain chain;
 };
@@ -72,6 +75,7 @@ void cpu_split_free(struct cpu_split *split) {
         return;
     c_functions_free(split->functions);
     code_map_free(split->code);
+    map_release(&split->calls);
     map_release(&split->call_sites);
     free(split);
 }
@@ -102,8 +106,7 @@ static bool is_return_address(void *context, remote_addr address) {
     struct cpu_split *split = context;
     struct code_place place;
     uint64_t target = 0;
-    /* Most words are no addresses of code at all; none of them is worth another look at the memory map. */
-    return code_map_find(split->code, address, 0, &place) == STATUS_OK && code_place_range(&place) != NULL &&
+    return code_map_find(split->code, address, &place) == STATUS_OK && code_place_range(&place) != NULL &&
            code_place_call(&place, &target) != MACHINE_CALL_NONE;
 }
 
@@ -115,6 +118,21 @@ static enum status step(struct cpu_split *split, struct native_stack *stack, con
             return status;
     }
     return native_stack_scan(stack, is_return_address, split);
+}
+
+/* Code in no file is that of a compiler at run time. CPython's own is entered from the loop, from 3.15 on through a
+ * function of that name (Python/jit.c), and stands for the loop. */
+static bool is_compiled_loop(struct cpu_split *split, const struct native_stack *at, const struct code_place *place) {
+    struct native_stack stack = *at;
+    struct code_place caller;
+    struct symbol symbol;
+    if (place->file != NULL || split->minor < FIRST_COMPILING_MINOR ||
+        native_stack_scan(&stack, is_return_address, split) != STATUS_OK ||
+        code_map_find(split->code, native_stack_place(&stack), &caller) != STATUS_OK)
+        return false;
+    return is_in_loop(split, &caller) ||
+           (caller.file == split->interpreter && code_place_symbol(split->code, &caller, &symbol) == STATUS_OK &&
+            strcmp(symbol.name, "_PyJIT_Entry") == 0);
 }
 
 static void follow_chain(struct cpu_split *split, const struct wire_sample *sample, const uint64_t *words) {
@@ -134,9 +152,9 @@ static void follow_chain(struct cpu_split *split, const struct wire_sample *samp
     while (chain->count < CHAIN_MAX) {
         struct code_place place;
         remote_addr address = native_stack_place(&stack);
-        if (code_map_find(split->code, address, split->now_ns, &place) != STATUS_OK)
+        if (code_map_find(split->code, address, &place) != STATUS_OK)
             place = (struct code_place){.address = address};
-        if (is_in_loop(split, &place)) {
+        if (is_in_loop(split, &place) || is_compiled_loop(split, &stack, &place)) {
             chain->reached_loop = true;
             chain->loop_address = stack.program_counter;
             return;
@@ -147,12 +165,11 @@ static void follow_chain(struct cpu_split *split, const struct wire_sample *samp
     }
 }
 
-/* The innermost function that is in another library than the interpreter; NULL: none. Code in no file is that of a
- * compiler at run time, of which CPython's own (3.13 and later) stands for the loop. */
-static const struct link *find_library(const struct cpu_split *split, enum opcode_family family) {
+/* The innermost function that is in another library than the interpreter, or in none at all; NULL: there is none. */
+static const struct link *find_library(const struct cpu_split *split) {
     for (size_t i = 0; i < split->chain.count; i++) {
         const struct link *link = &split->chain.links[i];
-        if (link->place.file == NULL ? family != OPCODE_HIDDEN : link->place.file->kind == CODE_LIBRARY)
+        if (link->place.file == NULL || link->place.file->kind == CODE_LIBRARY)
             return link;
     }
     return NULL;
@@ -163,49 +180,73 @@ static remote_addr return_address(const struct chain *chain, size_t i) {
     return i + 1 < chain->count ? chain->links[i + 1].address : chain->reached_loop ? chain->loop_address : 0;
 }
 
-static enum machine_call call_before(struct cpu_split *split, remote_addr address) {
+/* What kind of call returns to an address, and where a direct one goes to. */
+static enum machine_call call_before(struct cpu_split *split, remote_addr address, uint64_t *target) {
     struct code_place place;
-    uint64_t target = 0;
-    return address != 0 && code_map_find(split->code, address, 0, &place) == STATUS_OK
-               ? code_place_call(&place, &target)
-               : MACHINE_CALL_NONE;
+    uint64_t known = 0;
+    if (map_get(&split->calls, address, &known)) {
+        *target = known >> KIND_BITS;
+        return (enum machine_call)(known & ((1 << KIND_BITS) - 1));
+    }
+    if (address == 0 || code_map_find(split->code, address, &place) != STATUS_OK)
+        return MACHINE_CALL_NONE;
+    enum machine_call kind = code_place_call(&place, target);
+    if (split->calls.count >= CALLS_MAX)
+        map_clear(&split->calls);
+    if (map_set(&split->calls, address, *target << KIND_BITS | kind) != STATUS_OK)
+        return kind;
+    return kind;
 }
 
 /* Where a C function was entered, another that is not known is entered too. */
-static void remember_call_site(struct cpu_split *split, remote_addr address) {
+static void remember_call_site(struct cpu_split *split, remote_addr address, enum machine_call call) {
     uint64_t known = 0;
-    if (map_get(&split->call_sites, address, &known) || split->call_sites.count >= CALL_SITES_MAX ||
-        call_before(split, address) != MACHINE_CALL_INDIRECT)
+    if (call != MACHINE_CALL_INDIRECT || map_get(&split->call_sites, address, &known) ||
+        split->call_sites.count >= CALL_SITES_MAX)
         return;
     if (map_set(&split->call_sites, address, 1) != STATUS_OK)
         return;
 }
 
+static const struct c_function *function_at(const struct cpu_split *split, uint64_t address) {
+    return split->functions != NULL ? c_functions_find(split->functions, address) : NULL;
+}
+
+/* What link `i` is, or what was called there and has gone on to it by a jump. */
+static const struct c_function *function_of(const struct cpu_split *split, size_t i, enum machine_call call,
+                                            uint64_t target) {
+    const struct code_place *place = &split->chain.links[i].place;
+    const struct unwind_range *range = place->file == split->interpreter ? code_place_range(place) : NULL;
+    const struct c_function *function = range != NULL ? function_at(split, range->start) : NULL;
+    if (call == MACHINE_CALL_DIRECT && range != NULL &&
+        (function == NULL || function->kind == C_FUNCTION_CONTINUATION)) {
+        const struct c_function *called = function_at(split, target);
+        return called != NULL ? called : function;
+    }
+    return function;
+}
+
 /* Whether link `i` is a C function that a call of Python's has entered. *name: what that is called, NULL: not known. */
 static bool is_c_function(struct cpu_split *split, size_t i, const char **name) {
     const struct chain *chain = &split->chain;
-    const struct code_place *place = &chain->links[i].place;
-    const struct unwind_range *range = place->file == split->interpreter ? code_place_range(place) : NULL;
-    const struct c_function *function =
-        range != NULL && split->functions != NULL ? c_functions_find(split->functions, range->start) : NULL;
     remote_addr back = return_address(chain, i);
-    uint64_t known = 0;
+    uint64_t target = 0, known = 0;
+    enum machine_call call = call_before(split, back, &target);
+    const struct c_function *function = function_of(split, i, call, target);
     bool entered = map_get(&split->call_sites, back, &known);
     *name = function != NULL ? function->name : NULL;
     if (function == NULL)
         return entered;
     switch (function->kind) {
     case C_FUNCTION_METHOD:
-        remember_call_site(split, back);
+        remember_call_site(split, back, call);
         return true;
     case C_FUNCTION_SLOT:
         return true;
     case C_FUNCTION_SHORTCUT:
-        if (chain->reached_loop && i + 1 == chain->count)
-            return true;
-        return entered || call_before(split, back) == MACHINE_CALL_INDIRECT;
+        return entered || call == MACHINE_CALL_INDIRECT || (chain->reached_loop && i + 1 == chain->count);
     case C_FUNCTION_CONTINUATION:
-        return entered || call_before(split, back) == MACHINE_CALL_INDIRECT;
+        return entered || call == MACHINE_CALL_INDIRECT;
     case C_FUNCTION_UPKEEP:
         return false;
     }
@@ -256,9 +297,19 @@ static void name_library(struct cpu_split *split, const struct link *link, struc
     cpu->function = find_name(split, link);
 }
 
-static bool is_call(const struct cpu_split *split, enum opcode_family family) {
-    (void)split;
-    return family == OPCODE_CALL || family == OPCODE_HIDDEN;
+/* Of a thread without Python: the innermost function that is not the system's, else the innermost. */
+static void name_outside(struct cpu_split *split, struct sample_cpu *cpu) {
+    const struct chain *chain = &split->chain;
+    size_t i = 0;
+    while (i < chain->count && chain->links[i].place.file != NULL && chain->links[i].place.file->kind == CODE_SYSTEM)
+        i++;
+    if (chain->count > 0)
+        name_library(split, &chain->links[i < chain->count ? i : 0], cpu);
+}
+
+/* Whether the Python instruction is a call, as far as is known. */
+static bool can_be_call(enum opcode_family family) {
+    return family == OPCODE_CALL || family == OPCODE_HIDDEN || family == OPCODE_INVALID || family == OPCODE_CACHE;
 }
 
 /* Whether the sample is of native code, and of which. */
@@ -268,17 +319,16 @@ static bool is_native(struct cpu_split *split, const struct wire_sample *sample,
     enum opcode_family family = opcode_family(split->minor, (uint8_t)sample->code_unit);
     if (split->chain.reached_loop && split->chain.count == 0)
         return false;
-    const struct link *library = find_library(split, family);
+    const struct link *library = find_library(split);
     if (library != NULL) {
         name_library(split, library, cpu);
         return true;
     }
     if (!in_python) {
-        if (split->chain.count > 0)
-            name_library(split, &split->chain.links[0], cpu);
+        name_outside(split, cpu);
         return true;
     }
-    const struct link *entered = is_call(split, family) ? find_c_function(split, &name) : NULL;
+    const struct link *entered = can_be_call(family) ? find_c_function(split, &name) : NULL;
     if (entered == NULL)
         return false;
     cpu->library = split->interpreter != NULL ? split->interpreter->path : NULL;
@@ -302,7 +352,7 @@ static uint64_t kernel_part(const struct wire_sample *before, const struct wire_
 void cpu_split_take(struct cpu_split *split, const struct wire_sample *before, const struct wire_sample *sample,
                     const uint64_t *words, bool in_python, uint64_t weight_ns, struct sample_cpu *cpu) {
     *cpu = (struct sample_cpu){0};
-    split->now_ns = sample->time_ns;
+    code_map_refresh(split->code, sample->program_counter, sample->time_ns);
     if (!split->interpreter_looked_at)
         look_at_interpreter(split);
     follow_chain(split, sample, words);

@@ -1,0 +1,133 @@
+"""What a line's CPU time was spent on, Python, C or the kernel, held against what the program finds out by itself."""
+
+import json
+import math
+import os
+import subprocess
+
+import numpy_packages
+import pytest
+from harness import TARGETS, strobe
+
+# How long each loop runs. More of it makes the bounds that chance needs narrower: they were held with 20 by hand.
+SECONDS = float(os.environ.get("SPLIT_SECONDS") or 1)
+# Long, because the machine may be busy: it is CPU time that counts.
+TIMEOUT_S = 300
+# So far from the truth, in points, may a share be.
+FINE, BULK = 3.0, 2.0
+# Chance: of so many standard deviations one is met in 16,000 trials.
+DEVIATIONS = 4
+
+
+def include_folders(python):
+    question = "import sysconfig; print(sysconfig.get_path('include')); print(sysconfig.get_path('platinclude'))"
+    answer = subprocess.run([python.path, "-c", question], stdout=subprocess.PIPE, text=True, check=True)
+    folders = list(dict.fromkeys(answer.stdout.split()))
+    # Debian's pyconfig.h includes <ARCHITECTURE/pythonX.Y/pyconfig.h>.
+    return folders + [os.path.dirname(folder) for folder in folders]
+
+
+@pytest.fixture(scope="module")
+def extension(request, tmp_path_factory):
+    """A function: the folder with empty_calls for an interpreter."""
+    made = {}
+
+    def make(python):
+        if python.path not in made:
+            folder = tmp_path_factory.mktemp("empty_calls")
+            includes = ["-I" + folder for folder in include_folders(python)]
+            if not any(os.path.exists(include[2:] + "/Python.h") for include in includes):
+                pytest.skip("its headers are not here")
+            command = ["cc", "-O2", "-shared", "-fPIC", *includes, "-o", folder / "empty_calls.so"]
+            subprocess.run([*command, TARGETS / "empty_calls.c"], check=True)
+            made[python.path] = folder
+        return made[python.path]
+
+    return make
+
+
+class Ran:
+    def __init__(self, result, report):
+        assert result.returncode == 0, result
+        self.truth = json.loads(result.stdout)
+        self.functions = {}
+        for row in report["functions"]:
+            if row.get("function") and "cpu_s" in row:
+                self.functions.setdefault(row["function"], []).append(row)
+
+    def seconds(self, function, part):
+        return sum(row["cpu_s"][part] for row in self.functions[function])
+
+    def native_percent(self, function):
+        """Of the time that was not the kernel's."""
+        native = self.seconds(function, "native")
+        return 100 * native / (native + self.seconds(function, "python"))
+
+    def kernel_percent(self, function):
+        kernel = self.seconds(function, "kernel")
+        return 100 * kernel / (kernel + self.seconds(function, "native") + self.seconds(function, "python"))
+
+    def samples(self, function):
+        return sum(row["samples"] for row in self.functions[function])
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run_it(python, *arguments, env=None):
+        report = tmp_path / "report.json"
+        command = ["run", "--no-capture", "-o", report, "--", python.path, *arguments]
+        result = strobe(*command, cwd=tmp_path, env=env, timeout=TIMEOUT_S)
+        return Ran(result, json.loads(report.read_text()))
+
+    return run_it
+
+
+def distance(percent, low, high):
+    """From an interval; below it is negative."""
+    return min(0.0, percent - 100 * low) + max(0.0, percent - 100 * high)
+
+
+def chance(percent, samples):
+    share = min(max(percent / 100, 0.02), 0.98)
+    return 100 * math.sqrt(share * (1 - share) / samples)
+
+
+@pytest.mark.timeout(TIMEOUT_S + 60)
+def test_fine_mixes(python, run, extension):
+    ran = run(python, TARGETS / "fine_mixes.py", extension(python), SECONDS)
+    off, variance = {}, 0.0
+    for case, (low, high) in ran.truth.items():
+        function = "case_" + case
+        percent = ran.native_percent(function)
+        deviation = chance(percent, ran.samples(function))
+        off[case] = round(distance(percent, low, high), 1)
+        variance += deviation**2
+        assert abs(off[case]) < FINE + DEVIATIONS * deviation, (case, percent, low, high)
+    # All together: chance evens out, what is always counted wrongly does not.
+    mean, deviation = sum(off.values()) / len(off), math.sqrt(variance) / len(off)
+    print(off)
+    assert abs(mean) < FINE / 2 + DEVIATIONS * deviation, off
+
+
+@pytest.mark.timeout(TIMEOUT_S + 60)
+def test_operators_of_numpy(python, run, extension):
+    folder = numpy_packages.folder(python)
+    if folder is None:
+        pytest.skip("no NumPy for it")
+    env = dict(os.environ, PYTHONPATH=str(folder))
+    ran = run(python, TARGETS / "fine_mixes.py", extension(python), SECONDS, "numpy_operators", env=env)
+    low, high = ran.truth["numpy_operators"]
+    assert distance(ran.native_percent("case_numpy_operators"), low, high) == 0
+
+
+@pytest.mark.timeout(TIMEOUT_S + 60)
+def test_bulk(python, run):
+    ran = run(python, TARGETS / "bulk.py", SECONDS / 3)
+    for function, truth in ran.truth.items():
+        assert abs(ran.kernel_percent(function) - 100 * truth["system"]) < BULK + DEVIATIONS * chance(
+            100 * truth["system"], ran.samples(function)
+        ), (function, truth)
+        if truth["part"] in ("python", "native") and truth["system"] < 0.5:
+            percent = ran.native_percent(function)
+            wanted = 100 if truth["part"] == "native" else 0
+            assert abs(percent - wanted) < BULK + DEVIATIONS * chance(wanted, ran.samples(function)), function
