@@ -1,8 +1,8 @@
 /* Trace events (the 'Trace Event Format' of Chromium), as chrome://tracing, Perfetto and others open them: each
  * thread's calls as begin and end events. What two looks in a row both see is taken for one call. */
+#include "base/json_stream.h"
 #include "export/export.h"
 #include "export/functions.h"
-#include "base/json_stream.h"
 #include "export/names.h"
 #include "export/timeline.h"
 

@@ -1,9 +1,9 @@
 /* The Firefox Profiler's 'processed profile' (docs-developer/processed-profile-format.md of firefox-devtools/profiler),
  * version 60: the first whose tables are shared by all threads. The Profiler brings older versions up to its own. */
 #include "base/buffer.h"
+#include "base/json_stream.h"
 #include "export/export.h"
 #include "export/functions.h"
-#include "base/json_stream.h"
 #include "export/names.h"
 #include "export/timeline.h"
 

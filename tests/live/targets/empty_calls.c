@@ -209,8 +209,8 @@ static PyTypeObject made_fast_type = {
     .tp_vectorcall = make_fast,
 };
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "empty_calls", NULL, -1, functions, NULL, NULL, NULL,
-                                        NULL};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "empty_calls", NULL, -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit_empty_calls(void) {
     PyTypeObject *const types[] = {&object_type, &made_type, &made_fast_type};
