@@ -156,6 +156,10 @@ static enum status enqueue(struct agent_memory *memory, struct agent_heap_event 
     return STATUS_OK;
 }
 
+static bool is_final(const struct wire_record *record) {
+    return (record->flags & WIRE_MEMORY_FINALIZING) != 0;
+}
+
 static const struct wire_frame *frames_behind(const void *record, size_t record_bytes, size_t size_bytes,
                                               uint32_t count) {
     if ((uint64_t)count * sizeof(struct wire_frame) > size_bytes - record_bytes)
@@ -188,7 +192,9 @@ static enum status take_alloc(struct agent_memory *memory, struct agent_thread *
                                                       .thread = thread->sampled.native_id,
                                                       .allocated_bytes = alloc->allocated_bytes,
                                                       .path = path,
-                                                      .kind = AGENT_HEAP_ALLOC});
+                                                      .kind = AGENT_HEAP_ALLOC,
+                                                      .is_final = is_final(&alloc->record),
+                                                      .has_program = alloc->frame_count + alloc->kept > 0});
 }
 
 static enum status take_copy(struct agent_memory *memory, struct agent_thread *thread,
@@ -210,7 +216,8 @@ static enum status take_resize(struct agent_memory *memory, const struct wire_re
                                                       .id = resize->id,
                                                       .size_bytes = resize->size_bytes,
                                                       .footprint_bytes = resize->footprint_bytes,
-                                                      .kind = AGENT_HEAP_RESIZE});
+                                                      .kind = AGENT_HEAP_RESIZE,
+                                                      .is_final = is_final(&resize->record)});
 }
 
 static enum status take_free(struct agent_memory *memory, const struct agent_thread *thread,
@@ -220,7 +227,8 @@ static enum status take_free(struct agent_memory *memory, const struct agent_thr
                                                       .footprint_bytes = freed->footprint_bytes,
                                                       .thread = thread->sampled.native_id,
                                                       .allocated_bytes = freed->allocated_bytes,
-                                                      .kind = AGENT_HEAP_FREE});
+                                                      .kind = AGENT_HEAP_FREE,
+                                                      .is_final = is_final(&freed->record)});
 }
 
 enum status agent_memory_take(struct agent_memory *memory, struct agent_thread *thread,
