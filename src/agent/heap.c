@@ -83,8 +83,10 @@ void heap_begin(struct wire_region *region, bool forked) {
         return;
     }
     region->memory_stride_bytes = heap.stride_bytes;
-    if (forked)
+    if (forked) {
+        region->inherited_bytes = heap.inherited_bytes;
         atomic_store(&region->footprint_bytes, heap.inherited_bytes);
+    }
     heap_on = true;
     atomic_store(&heap.region, region);
 }

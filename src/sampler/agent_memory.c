@@ -29,10 +29,7 @@ enum status agent_memory_init(struct agent_memory *memory, const struct wire_reg
     memory->stride_bytes = facts->memory_stride_bytes;
     memory->start_ns = memory->due_ns = clock_monotonic_ns();
     memory->footprint.limit = MAX_FOOTPRINT_POINTS;
-    if (facts->forked != 0) {
-        int64_t inherited = atomic_load_explicit(&facts->footprint_bytes, memory_order_relaxed);
-        memory->inherited_bytes = inherited > 0 ? (uint64_t)inherited : 0;
-    }
+    memory->inherited_bytes = facts->inherited_bytes > 0 ? (uint64_t)facts->inherited_bytes : 0;
     return memory->is_on ? agent_sites_init(&memory->sites, codes, ++*codes->last_serial) : STATUS_OK;
 }
 
