@@ -1,7 +1,9 @@
 #include "agent/heap.h"
 
+#include "agent/agent.h"
 #include "agent/busy.h"
 #include "agent/clock.h"
+#include "agent/load.h"
 #include "agent/stride.h"
 #include "agent/threads.h"
 
@@ -81,8 +83,10 @@ void heap_begin(struct wire_region *region, bool forked) {
         return;
     }
     region->memory_stride_bytes = heap.stride_bytes;
-    if (forked)
+    if (forked) {
+        region->inherited_bytes = heap.inherited_bytes;
         atomic_store(&region->footprint_bytes, heap.inherited_bytes);
+    }
     heap_on = true;
     atomic_store(&heap.region, region);
 }
@@ -132,6 +136,17 @@ void heap_flush(void) {
 static uint64_t footprint_bytes(const struct wire_region *region) {
     int64_t bytes = atomic_load_explicit(&region->footprint_bytes, memory_order_relaxed) + heap_thread.delta;
     return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+/* Flags for a record. _PyRuntimeState's finalizing is set when all that the program itself does is done, and before its
+ * modules are taken apart (Py_FinalizeEx, Python/pylifecycle.c). */
+static uint16_t moment(void) {
+    const struct agent_python *python = agent_python();
+    layout_offset finalizing = python->layout.runtime.finalizing;
+    if (python->runtime == 0 || finalizing == OFFSET_NONE)
+        return 0;
+    const _Atomic(uint64_t) *thread = pointer_to(python->runtime + finalizing);
+    return atomic_load_explicit(thread, memory_order_relaxed) != 0 ? WIRE_MEMORY_FINALIZING : 0;
 }
 
 static uint64_t allocated_bytes(void) {
@@ -204,6 +219,7 @@ static bool write_allocation(struct wire_region *region, struct agent_thread *th
     *record = *told;
     record->record = (struct wire_record){.size_bytes = size_bytes, .type = WIRE_ALLOC, .flags = stack->flags};
     record->time_ns = clock_now_ns();
+    record->record.flags |= moment();
     record->footprint_bytes = footprint_bytes(region);
     record->allocated_bytes = allocated_bytes();
     record->kept = stack->kept;
@@ -219,6 +235,7 @@ static bool write_free(struct wire_region *region, struct agent_thread *thread, 
     struct wire_free *record = reserve(thread, &position, WIRE_FREE, sizeof *record);
     if (record == NULL)
         return false;
+    record->record.flags = moment();
     record->time_ns = time_ns;
     record->id = id;
     record->footprint_bytes = footprint_bytes(region);
@@ -346,12 +363,13 @@ void heap_tell(const struct heap_block *block, const struct heap_choice *choice,
 void heap_look(const struct heap_block *block) {
     int error = errno;
     struct heap_choice choice;
-    if (heap_delta_is_large())
-        heap_flush();
     if (heap_thread.inside > 0)
         heap_thread.nested = block->address;
     else if (heap_thread.left < 0 && heap_choose(block->grown_bytes, &choice))
         heap_tell(block, &choice, heap_thread.domain);
+    /* Told first: if this makes a new peak, then the allocation is in it. */
+    if (heap_delta_is_large())
+        heap_flush();
     errno = error;
 }
 
@@ -401,6 +419,7 @@ static void tell_size(struct wire_region *region, const struct sampled *block) {
         count_lost(region);
         return;
     }
+    record->record.flags = moment();
     record->time_ns = clock_now_ns();
     record->id = block->id;
     record->size_bytes = block->size_bytes;

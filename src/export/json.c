@@ -241,7 +241,31 @@ static void put_process(struct json_stream *json, const struct profile_process *
     json_stream_decimal(json, (uint64_t)(process->rate_hz * 1000 + 0.5), MILLI_DECIMALS);
 }
 
-static void put_memory(struct json_stream *json, const struct profile_memory *memory) {
+static void put_leaks(struct writer *writer, uint32_t process) {
+    struct json_stream *json = &writer->json;
+    const struct leak_list *list = &writer->attribution.leaks;
+    json_stream_open_key(json, "leaks", '[');
+    for (size_t i = 0; i < list->count; i++) {
+        const struct leak *leak = &list->leaks[i];
+        if (leak->process != process)
+            continue;
+        json_stream_open(json, '{');
+        json_stream_key_text(json, "path", leak->file);
+        put_number_or_null(json, "line", leak->line, 1);
+        json_stream_key(json, "likelihood");
+        json_stream_decimal(json, (uint64_t)(leak->verdict.likelihood * 1000 + 0.5), MILLI_DECIMALS);
+        json_stream_key(json, "bytes_per_s");
+        json_stream_decimal(json, (uint64_t)(leak->verdict.bytes_per_s * 1000 + 0.5), MILLI_DECIMALS);
+        json_stream_key_integer(json, "live_bytes", (int64_t)leak->live_bytes);
+        json_stream_key_integer(json, "rises", (int64_t)leak->verdict.rises);
+        json_stream_close(json, '}');
+    }
+    json_stream_close(json, ']');
+}
+
+static void put_memory(struct writer *writer, uint32_t process) {
+    struct json_stream *json = &writer->json;
+    const struct profile_memory *memory = &writer->profile->processes[process].memory;
     if (!memory->is_taken)
         return;
     json_stream_open_key(json, "memory", '{');
@@ -259,6 +283,7 @@ static void put_memory(struct json_stream *json, const struct profile_memory *me
         json_stream_close(json, ']');
     }
     json_stream_close(json, ']');
+    put_leaks(writer, process);
     json_stream_close(json, '}');
 }
 
@@ -275,7 +300,7 @@ static void put_processes(struct writer *writer) {
         json_stream_open_key(json, "sampled", '{');
         put_measures(writer, writer->attribution.processes[i], NULL);
         json_stream_close(json, '}');
-        put_memory(json, &process->memory);
+        put_memory(writer, (uint32_t)i);
         close_row(json);
     }
     json_stream_close(json, ']');
@@ -290,7 +315,7 @@ static void put_report(struct writer *writer) {
     put_seconds(json, "elapsed_s", writer->profile->elapsed_ns);
     put_counters(json, &writer->profile->counters);
     if (writer->profile->process_count > 0)
-        put_memory(json, &writer->profile->processes[0].memory);
+        put_memory(writer, 0);
     put_processes(writer);
     put_threads(writer);
     put_files(writer);

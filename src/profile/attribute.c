@@ -321,6 +321,8 @@ static enum status attribute(struct work *work) {
     TRY(make_rows(work, &work->functions, false));
     charge_stacks(work);
     TRY(count_entries(work));
+    if (work->options->thread == ATTRIBUTE_ANY)
+        TRY(leaks_find(work->profile, work->charged, &work->result->leaks));
     sum_up(work);
     count_totals(work);
     finish_rows(&work->lines, &work->result->lines, &work->result->line_count);
@@ -355,6 +357,7 @@ void attribution_release(struct attribution *attribution) {
     free(attribution->functions);
     free(attribution->natives);
     free(attribution->native_functions);
+    free(attribution->leaks.leaks);
     free(attribution->threads);
     free(attribution->processes);
     *attribution = (struct attribution){0};

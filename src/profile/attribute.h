@@ -8,6 +8,7 @@
 #ifndef STROBE_PROFILE_ATTRIBUTE_H
 #define STROBE_PROFILE_ATTRIBUTE_H
 
+#include "profile/leaks.h"
 #include "profile/profile.h"
 
 enum { ATTRIBUTE_ANY = -1 };
@@ -54,6 +55,7 @@ struct attribution {
     size_t native_count;
     struct attribute_native *native_functions; /* the same summed up by function: file "", line -1 */
     size_t native_function_count;
+    struct leak_list leaks;               /* lines that hold more and more; of threads by themselves there are none */
     uint64_t sums[MEASURE_COUNT];         /* of all lines' self */
     uint64_t left_out[MEASURE_COUNT];     /* of stacks that `only` and `exclude` left nothing of, and of empty stacks */
     uint64_t (*threads)[MEASURE_COUNT];   /* by thread index, of what was counted */

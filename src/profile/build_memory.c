@@ -32,7 +32,10 @@ enum status profile_add_difference(struct profile *profile, uint32_t process, ui
     TRY(builder_find_entry(profile, thread, stack, measure, &entry));
     /* In whatever order they come, only the sum has to be a number. */
     profile->columns[measure][entry] += (uint64_t)amount;
-    return STATUS_OK;
+    if (measure == MEASURE_LIVE_BYTES)
+        return leak_watch_change(&profile->builder->leaks, process, stack, amount, 0);
+    return measure == MEASURE_LIVE_VARIANCE ? leak_watch_change(&profile->builder->leaks, process, stack, 0, amount)
+                                            : STATUS_OK;
 }
 
 /* What a capture lacks may leave less than nothing. */
@@ -66,5 +69,5 @@ enum status profile_set_footprint(struct profile *profile, uint32_t process, con
     set->timeline.limit = TIMELINE_POINTS;
     for (size_t i = 0; i < memory->point_count; i++)
         TRY(series_add(&set->timeline, memory->points[i].time_ns, memory->points[i].bytes));
-    return STATUS_OK;
+    return leak_watch_tick(&profile->builder->leaks, process, memory->time_ns);
 }

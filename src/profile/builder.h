@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "profile/build.h"
+#include "profile/leaks.h"
 
 struct profile_builder {
     struct arena arena;      /* texts, and lists of them */
@@ -18,6 +19,7 @@ struct profile_builder {
     size_t process_capacity, thread_capacity, sample_capacity, fact_capacity;
     bool samples_unsorted;
     struct digest_map allocators; /* process × stack -> thread + 1 */
+    struct leak_watch leaks;
 };
 
 /* Texts here are interned ones; qualname may be "". */

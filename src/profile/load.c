@@ -221,6 +221,7 @@ static enum status on_footprint(void *context, const struct capture_footprint *m
     for (size_t i = 0; i < memory->point_count; i++)
         points[i] = (struct capture_point){on_time_line(loader, memory->points[i].time_ns), memory->points[i].bytes};
     mapped.points = points;
+    mapped.time_ns = on_time_line(loader, memory->time_ns);
     mapped.peak_ns = on_time_line(loader, memory->peak_ns);
     return profile_set_footprint(loader->profile, index_in(&loader->processes, memory->process), &mapped);
 }

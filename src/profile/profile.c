@@ -88,6 +88,7 @@ static void free_builder(struct profile_builder *builder) {
     digest_map_release(&builder->entries);
     digest_map_release(&builder->allocators);
     buffer_release(&builder->safe);
+    leak_watch_release(&builder->leaks);
     free(builder->text_list);
     free(builder);
 }

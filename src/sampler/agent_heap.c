@@ -173,7 +173,24 @@ static void take_resize(struct agent_heap *heap, const struct agent_heap_event *
     }
 }
 
+/* What the interpreter gives back while it tears itself down is what the program has kept to its end. A program that
+ * embeds it may start it anew; then what is live is what is live. */
+static void note_end(struct agent_heap *heap, const struct agent_heap_event *event) {
+    if (heap->is_final && !event->is_final && event->has_program)
+        heap->is_final = false;
+    if (heap->is_final || !event->is_final)
+        return;
+    heap->is_final = true;
+    for (size_t i = 0; i < heap->site_count; i++) {
+        struct agent_heap_site *site = &heap->sites[i];
+        site->final_bytes = site->live_bytes;
+        site->final_count = site->live_count;
+        site->final_variance = site->live_variance;
+    }
+}
+
 enum status agent_heap_take(struct agent_heap *heap, const struct agent_heap_event *event) {
+    note_end(heap, event);
     if (event->kind == AGENT_HEAP_ALLOC)
         TRY(take_alloc(heap, event));
     note_footprint(heap, event);
@@ -191,9 +208,9 @@ static uint64_t whole(uint64_t count) {
 struct sample_held agent_heap_held(const struct agent_heap *heap, const struct agent_heap_site *site) {
     bool is_saved = site->peak_id == heap->peak_id;
     return (struct sample_held){
-        .live_bytes = site->live_bytes,
-        .live_count = whole(site->live_count),
-        .live_variance = site->live_variance,
+        .live_bytes = heap->is_final ? site->final_bytes : site->live_bytes,
+        .live_count = whole(heap->is_final ? site->final_count : site->live_count),
+        .live_variance = heap->is_final ? site->final_variance : site->live_variance,
         .peak_bytes = is_saved ? site->saved_bytes : site->live_bytes,
         .peak_variance = is_saved ? site->saved_variance : site->live_variance,
         .temporary_bytes = site->temporary_bytes,

@@ -21,7 +21,9 @@ struct agent_heap_event {
     uint64_t thread;          /* who did it */
     uint64_t allocated_bytes; /* all that this thread has allocated so far */
     uint32_t path;
-    uint32_t kind;
+    uint16_t kind;
+    bool is_final;    /* the interpreter was tearing itself down */
+    bool has_program; /* of an allocation: Python code asked for it */
 };
 
 /* What one call path has of a block that is live. A block that has grown may be of several. */
@@ -43,7 +45,8 @@ struct agent_heap_site {
     uint64_t live_bytes, live_variance;
     uint64_t saved_bytes, saved_variance;
     uint64_t temporary_bytes;
-    struct sample_held told; /* as the sink was told last */
+    uint64_t final_bytes, final_variance, final_count; /* what was live at the program's end, when there was one */
+    struct sample_held told;                           /* as the sink was told last */
 };
 
 enum { AGENT_STRAYS = 4096 };
@@ -59,6 +62,7 @@ struct agent_heap {
     uint32_t *site_of_path; /* + 1 */
     size_t path_capacity;
     uint64_t peak_id, peak_bytes;
+    bool is_final;    /* since the interpreter tears itself down, live is what was live before */
     uint64_t refused; /* allocations that there was no room for */
     /* Blocks that were given back lately, by id. What else comes of them comes late, out of another thread's ring. */
     uint64_t strays[AGENT_STRAYS];

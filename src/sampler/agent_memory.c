@@ -29,10 +29,7 @@ enum status agent_memory_init(struct agent_memory *memory, const struct wire_reg
     memory->stride_bytes = facts->memory_stride_bytes;
     memory->start_ns = memory->due_ns = clock_monotonic_ns();
     memory->footprint.limit = MAX_FOOTPRINT_POINTS;
-    if (facts->forked != 0) {
-        int64_t inherited = atomic_load_explicit(&facts->footprint_bytes, memory_order_relaxed);
-        memory->inherited_bytes = inherited > 0 ? (uint64_t)inherited : 0;
-    }
+    memory->inherited_bytes = facts->inherited_bytes > 0 ? (uint64_t)facts->inherited_bytes : 0;
     return memory->is_on ? agent_sites_init(&memory->sites, codes, ++*codes->last_serial) : STATUS_OK;
 }
 
@@ -156,6 +153,10 @@ static enum status enqueue(struct agent_memory *memory, struct agent_heap_event 
     return STATUS_OK;
 }
 
+static bool is_final(const struct wire_record *record) {
+    return (record->flags & WIRE_MEMORY_FINALIZING) != 0;
+}
+
 static const struct wire_frame *frames_behind(const void *record, size_t record_bytes, size_t size_bytes,
                                               uint32_t count) {
     if ((uint64_t)count * sizeof(struct wire_frame) > size_bytes - record_bytes)
@@ -188,7 +189,9 @@ static enum status take_alloc(struct agent_memory *memory, struct agent_thread *
                                                       .thread = thread->sampled.native_id,
                                                       .allocated_bytes = alloc->allocated_bytes,
                                                       .path = path,
-                                                      .kind = AGENT_HEAP_ALLOC});
+                                                      .kind = AGENT_HEAP_ALLOC,
+                                                      .is_final = is_final(&alloc->record),
+                                                      .has_program = alloc->frame_count + alloc->kept > 0});
 }
 
 static enum status take_copy(struct agent_memory *memory, struct agent_thread *thread,
@@ -210,7 +213,8 @@ static enum status take_resize(struct agent_memory *memory, const struct wire_re
                                                       .id = resize->id,
                                                       .size_bytes = resize->size_bytes,
                                                       .footprint_bytes = resize->footprint_bytes,
-                                                      .kind = AGENT_HEAP_RESIZE});
+                                                      .kind = AGENT_HEAP_RESIZE,
+                                                      .is_final = is_final(&resize->record)});
 }
 
 static enum status take_free(struct agent_memory *memory, const struct agent_thread *thread,
@@ -220,7 +224,8 @@ static enum status take_free(struct agent_memory *memory, const struct agent_thr
                                                       .footprint_bytes = freed->footprint_bytes,
                                                       .thread = thread->sampled.native_id,
                                                       .allocated_bytes = freed->allocated_bytes,
-                                                      .kind = AGENT_HEAP_FREE});
+                                                      .kind = AGENT_HEAP_FREE,
+                                                      .is_final = is_final(&freed->record)});
 }
 
 enum status agent_memory_take(struct agent_memory *memory, struct agent_thread *thread,

@@ -6,6 +6,7 @@
 #include "terminal/report_writer.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ------------------------------------------------------------------------------------------------ head -------- */
 
@@ -107,6 +108,29 @@ static enum status put_memory(struct report_writer *writer) {
     return STATUS_OK;
 }
 
+enum { LEAKS_SHOWN = 5 };
+
+/* Lines that hold more and more, fastest first. */
+static enum status put_leaks(struct report_writer *writer) {
+    const struct leak_list *list = &writer->attribution.leaks;
+    for (size_t i = 0; i < list->count && i < LEAKS_SHOWN; i++) {
+        const struct leak *leak = &list->leaks[i];
+        TRY(report_append_styled(writer, "33", "likely leak: "));
+        TRY(cell_append_text(&writer->row, report_base_name(leak->file), strlen(report_base_name(leak->file)), 0));
+        TRY(buffer_append_format(&writer->row, ":%" PRId32 " ", leak->line));
+        TRY(cell_append_amount(&writer->row, (uint64_t)leak->verdict.bytes_per_s, UNIT_BYTES, 0));
+        TRY(buffer_append_format(&writer->row, " more each second (%.0f%%), ", leak->verdict.likelihood * 100));
+        TRY(cell_append_amount(&writer->row, leak->live_bytes, UNIT_BYTES, 0));
+        TRY(buffer_append_text(&writer->row, " live"));
+        report_put_row(writer);
+    }
+    if (list->count > LEAKS_SHOWN) {
+        TRY(buffer_append_format(&writer->row, "and %zu more lines that leak", list->count - LEAKS_SHOWN));
+        report_put_row(writer);
+    }
+    return STATUS_OK;
+}
+
 static enum status append_counter(struct report_writer *writer, uint64_t count, const char *what, bool is_bad) {
     TRY(report_style(writer, is_bad && count > 0 ? "33" : "0"));
     TRY(cell_append_count(&writer->row, count));
@@ -140,6 +164,7 @@ static enum status put_head(struct report_writer *writer) {
         if (writer->attribution.sums[MEASURE_WAIT_NS] > 0)
             TRY(put_waiting(writer));
         TRY(put_memory(writer));
+        TRY(put_leaks(writer));
     }
     return put_honesty(writer);
 }

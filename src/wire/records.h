@@ -56,6 +56,8 @@ enum wire_sample_flag {
     WIRE_SAMPLE_TORN = 1,      /* the stack could not be told: no frames; its CPU time counts all the same */
     WIRE_SAMPLE_NO_PYTHON = 2, /* a thread that the interpreter does not know */
     WIRE_SAMPLE_DETACHED = 4,  /* the thread does not hold the GIL (is not attached, when free-threaded) */
+    /* Of WIRE_ALLOC, WIRE_RESIZE and WIRE_FREE: the interpreter has begun to tear itself down. */
+    WIRE_MEMORY_FINALIZING = 8,
 };
 
 /* One look of a thread at itself. Behind the struct: `frame_count` frames, innermost first, then `stack_words` words
@@ -107,7 +109,7 @@ enum wire_domain {
  * Behind the struct: `frame_count` frames as in wire_sample; `kept` counts from this ring's last record with frames, of
  * whichever type. */
 struct wire_alloc {
-    struct wire_record record; /* flags: enum wire_sample_flag */
+    struct wire_record record; /* flags: enum wire_sample_flag, as in the two below */
     uint64_t time_ns;
     uint64_t id;
     uint64_t address;

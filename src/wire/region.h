@@ -77,6 +77,7 @@ struct wire_region {
     _Atomic uint64_t peak_bytes;     /* the most that it was */
     _Atomic uint64_t peak_ns;
     _Atomic uint64_t lost_memory_records;
+    int64_t inherited_bytes;        /* of the footprint, what a child of fork began with */
     char reason[WIRE_REASON_BYTES]; /* NUL-terminated, for the user, when state is WIRE_OFF */
 };
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 PAD, CODE, SAMPLE, ALLOC, RESIZE, FREE, COPY = range(7)
 PYTHON, NATIVE, CUT = range(3)
-TORN, NO_PYTHON, DETACHED = 1, 2, 4
+TORN, NO_PYTHON, DETACHED, FINALIZING = 1, 2, 4, 8
 MALLOC_DOMAIN, PYTHON_DOMAIN, MAP_DOMAIN = range(3)
 
 HEADER = struct.Struct("<IHH")

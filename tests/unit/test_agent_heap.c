@@ -82,7 +82,7 @@ static uint64_t next_random(uint64_t *random) {
 /* Powers of two shrink without a rest, so that the model needs no rounding of its own. */
 static struct agent_heap_event make_event(uint64_t *random, struct model *model, uint64_t *last_id, uint64_t step) {
     struct agent_heap_event event = {
-        .time_ns = step, .kind = (uint32_t)(next_random(random) % 4), .footprint_bytes = next_random(random) % 2048};
+        .time_ns = step, .kind = (uint16_t)(next_random(random) % 4), .footprint_bytes = next_random(random) % 2048};
     event.id = *last_id > 1 ? 1 + next_random(random) % (*last_id - 1) : 0;
     event.path = (uint32_t)(next_random(random) % PATHS);
     if (event.kind == AGENT_HEAP_ALLOC || event.id == 0) {
@@ -140,7 +140,7 @@ static void test_all_short_histories(void **state) {
         for (uint64_t step = 0; step < LENGTH; step++, rest /= CHOICES) {
             uint32_t choice = (uint32_t)(rest % CHOICES);
             struct agent_heap_event event = {.time_ns = step,
-                                             .kind = choice % 4,
+                                             .kind = (uint16_t)(choice % 4),
                                              .id = 1 + choice / 4 % 2,
                                              .path = choice / 8 % 2,
                                              .footprint_bytes = 10 * (1 + choice / 16 % 2)};
@@ -207,12 +207,42 @@ static void test_what_is_needed_for_a_moment(void **state) {
     agent_heap_release(&heap);
 }
 
+/* The interpreter gives back what the program has kept; what it allocates for that is none of the program's. */
+static void test_what_is_kept_to_the_end(void **state) {
+    (void)state;
+    static struct agent_heap heap;
+    const struct agent_heap_event events[] = {
+        {.kind = AGENT_HEAP_ALLOC, .id = 1, .bytes = 100, .size_bytes = 100, .path = 1, .footprint_bytes = 100},
+        {.kind = AGENT_HEAP_ALLOC, .id = 2, .bytes = 30, .size_bytes = 30, .path = 1, .footprint_bytes = 130},
+        {.kind = AGENT_HEAP_FREE, .id = 2, .footprint_bytes = 130},
+        {.kind = AGENT_HEAP_ALLOC, .id = 3, .bytes = 50, .path = 2, .footprint_bytes = 150, .is_final = true},
+        {.kind = AGENT_HEAP_RESIZE, .id = 1, .size_bytes = 10, .is_final = true},
+        {.kind = AGENT_HEAP_FREE, .id = 1, .is_final = true},
+        {.kind = AGENT_HEAP_FREE, .id = 3, .is_final = true},
+    };
+    memset(&heap, 0, sizeof heap);
+    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
+        assert_int_equal(agent_heap_take(&heap, &events[i]), STATUS_OK);
+    assert_int_equal(held_by(&heap, 1).live_bytes, 100);
+    assert_int_equal(held_by(&heap, 1).peak_bytes, 100);
+    assert_int_equal(held_by(&heap, 2).live_bytes, 0);
+    assert_int_equal(held_by(&heap, 2).peak_bytes, 50);
+    /* It is started anew. */
+    const struct agent_heap_event again = {
+        .kind = AGENT_HEAP_ALLOC, .id = 4, .bytes = 7, .path = 2, .has_program = true};
+    assert_int_equal(agent_heap_take(&heap, &again), STATUS_OK);
+    assert_int_equal(held_by(&heap, 1).live_bytes, 0);
+    assert_int_equal(held_by(&heap, 2).live_bytes, 7);
+    agent_heap_release(&heap);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_histories),
         cmocka_unit_test(test_all_short_histories),
         cmocka_unit_test(test_what_comes_late_is_not_live),
         cmocka_unit_test(test_what_is_needed_for_a_moment),
+        cmocka_unit_test(test_what_is_kept_to_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
