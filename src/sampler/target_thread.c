@@ -192,6 +192,7 @@ static enum status read_frames(struct target_thread *thread, const struct thread
                                size_t *unchanged) {
     bool linked = linked_tracker_supports(look->runtime);
     thread->linked.paused = look->options->blocking;
+    thread->tracker.paused = look->options->blocking;
     enum status status = linked ? linked_tracker_look(&thread->linked, &thread->state, MAX_ATTEMPTS)
                                 : stack_tracker_look(&thread->tracker, &thread->state, MAX_ATTEMPTS);
     *consistent = false;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "unwind/chunk_walk.h"
+#include "unwind/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,15 +10,16 @@
 enum {
     /* Read beyond the innermost frame that was seen last: it may have called something since. */
     SLACK_BYTES = 384,
+    REACH_LOOKS = 64,
     MAX_CHUNK_BYTES = 1 << 20,
     /* Beside the chunks. */
-    MAX_OTHER_PIECES = 4 + TRACKER_MAX_OUTSIDE,
+    MAX_OTHER_PIECES = 4 + TRACKER_MAX_OUTSIDE + TRACKER_MAX_AGAIN,
 };
 
 bool stack_tracker_supports(const struct runtime *runtime) {
     const struct layout *layout = &runtime->layout;
     return layout_has(layout->frame.size) && layout_has(layout->thread.datastack_chunk) &&
-           layout->frame.localsplus <= FRAME_HEAD_MAX_BYTES;
+           frame_head_size(layout) <= FRAME_HEAD_MAX_BYTES;
 }
 
 void stack_tracker_init(struct stack_tracker *tracker, struct runtime *runtime, struct code_cache *codes) {
@@ -27,30 +29,64 @@ void stack_tracker_init(struct stack_tracker *tracker, struct runtime *runtime, 
 void stack_tracker_release(struct stack_tracker *tracker) {
     tracked_stack_release(&tracker->stack);
     chunk_copies_release(&tracker->copies);
+    seen_calls_release(&tracker->calls);
+    free(tracker->outside);
     free(tracker->pieces);
     *tracker = (struct stack_tracker){0};
 }
 
-void stack_tracker_forget(struct stack_tracker *tracker) {
+/* There is no stack. */
+static void clear_stack(struct stack_tracker *tracker) {
     tracker->stack.count = 0;
     tracker->stack.unchanged = 0;
     chunk_copies_forget(&tracker->copies);
     tracker->outside_count = 0;
+    tracker->again_count = 0;
     tracker->chunk_alone = false;
 }
 
-/* The bytes of the newest chunk that are worth reading: up to the innermost frame of last time and somewhat more. */
-static uint64_t predict_newest_bytes(const struct stack_tracker *tracker, const struct thread_state *thread) {
-    remote_addr chunk = thread->datastack_chunk, top = thread->datastack_top;
+void stack_tracker_forget(struct stack_tracker *tracker) {
+    clear_stack(tracker);
+    seen_calls_release(&tracker->calls);
+}
+
+/* The bytes of the newest chunk that are worth reading: up to where the stack reached in one of the last looks, and
+ * somewhat more. (Were it read only to where the last one ended, a stack that had become deeper would have to be looked
+ * at again, one that had not would not, and deep ones would be too rare.) */
+static uint64_t predict_newest_bytes(struct stack_tracker *tracker, const struct thread_state *thread) {
+    const remote_addr chunk = thread->datastack_chunk;
+    const uint64_t limit_bytes = thread->datastack_limit - chunk;
+    remote_addr top = thread->datastack_top;
     for (size_t i = tracker->stack.count; i-- > 0;)
         if (tracker->stack.frames[i].end != 0) {
             remote_addr end = tracker->stack.frames[i].end;
-            top = end > top && end - chunk < thread->datastack_limit - chunk ? end : top;
+            top = end > top && end - chunk < limit_bytes ? end : top;
             break;
         }
+    if (tracker->reach_looks++ % REACH_LOOKS == 0 || tracker->reach[0] - chunk >= limit_bytes) {
+        tracker->reach[1] = tracker->reach[0];
+        tracker->reach[0] = top;
+    }
+    if (top > tracker->reach[0])
+        tracker->reach[0] = top;
+    for (size_t i = 0; i < 2; i++)
+        if (tracker->reach[i] - chunk < limit_bytes && tracker->reach[i] > top)
+            top = tracker->reach[i];
     uint64_t size_bytes = top - chunk + SLACK_BYTES;
-    uint64_t limit_bytes = thread->datastack_limit - chunk;
     return size_bytes < limit_bytes ? size_bytes : limit_bytes;
+}
+
+enum status stack_tracker_add_outside(struct stack_tracker *tracker, const struct outside_frame *frame) {
+    if (tracker->outside_count == tracker->outside_capacity) {
+        size_t capacity = tracker->outside_capacity > 0 ? tracker->outside_capacity * 2 : 4;
+        struct outside_frame *outside = realloc(tracker->outside, capacity * sizeof outside[0]);
+        if (outside == NULL)
+            return STATUS_FAILED;
+        tracker->outside = outside;
+        tracker->outside_capacity = capacity;
+    }
+    tracker->outside[tracker->outside_count++] = *frame;
+    return STATUS_OK;
 }
 
 static enum status reserve_pieces(struct stack_tracker *tracker, size_t count) {
@@ -75,20 +111,11 @@ static enum status prepare_copies(struct stack_tracker *tracker, struct thread_s
     TRY(chunk_copies_follow(&tracker->copies, tracker->runtime, thread));
     TRY(chunk_copies_reserve(&tracker->copies, (size_t)size_bytes));
     TRY(reserve_pieces(tracker, tracker->copies.count + MAX_OTHER_PIECES));
-    chunk_copies_list_pieces(&tracker->copies, tracker->pieces);
     return STATUS_OK;
 }
 
-/* The frame of the chunk that ran the innermost frames outside of it. */
-static remote_addr runner_of_outside(const struct stack_tracker *tracker) {
-    for (size_t i = tracker->stack.count; i-- > 1;)
-        if (tracker->stack.frames[i].end == 0 && tracker->stack.frames[i - 1].end != 0)
-            return tracker->stack.frames[i - 1].address;
-    return 0;
-}
-
-/* A chunk that has been popped since may have been given back to the system. What was read before it is as good as
- * ever. *all: there was none. */
+/* A chunk that has been popped since may have been given back to the system; it is mostly pushed again at the same
+ * place. What was read before it is as good as ever. *all: there was none. */
 static enum status read_pieces(struct stack_tracker *tracker, size_t count, bool *all) {
     struct chunk_copies *copies = &tracker->copies;
     size_t done = 0;
@@ -97,32 +124,33 @@ static enum status read_pieces(struct stack_tracker *tracker, size_t count, bool
     *all = status == STATUS_OK;
     if (status != STATUS_UNREADABLE || copies->copied == 0)
         return status;
-    if (copies->copied == copies->count)
+    if (copies->copied == copies->count) {
         /* A generator that was there has gone, and its memory with it. */
         tracker->outside_count = 0;
-    else
-        copies->count = copies->copied;
-    if (copies->newest >= copies->count)
-        copies->newest = copies->count - 1;
+        tracker->again_count = 0;
+    }
+    if (copies->newest >= copies->copied)
+        copies->newest = copies->copied - 1;
     return STATUS_OK;
 }
 
 /* Everything in one call: the chunks, then what lay outside of them last time, soon enough to be of nearly the same
  * instant, then the thread state. */
 static enum status read_at_once(struct stack_tracker *tracker, struct thread_state *thread, bool *thread_known) {
+    const struct layout *layout = &tracker->runtime->layout;
     struct memory_piece *pieces = tracker->pieces;
-    size_t count = tracker->copies.count, span = thread_state_span(&tracker->runtime->layout);
+    size_t count = tracker->copies.count, span = thread_state_span(layout);
     remote_addr slot_frame = 0;
-    bool has_slot = layout_has(tracker->runtime->layout.thread.cframe);
+    bool has_slot = layout_has(layout->thread.cframe);
     if (span > sizeof tracker->thread_bytes)
         return STATUS_LIMIT;
+    chunk_copies_list_pieces(&tracker->copies, pieces);
     for (size_t i = 0; i < tracker->outside_count; i++)
         pieces[count++] = (struct memory_piece){tracker->outside[i].address, tracker->outside[i].bytes,
                                                 tracker->outside[i].size_bytes};
-    tracker->again_address = tracker->outside_count > 0 ? runner_of_outside(tracker) : 0;
-    if (tracker->again_address != 0)
-        pieces[count++] = (struct memory_piece){tracker->again_address + tracker->runtime->layout.frame.f_executable,
-                                                &tracker->again_executable, sizeof tracker->again_executable};
+    for (size_t i = 0; i < tracker->again_count; i++)
+        pieces[count++] = (struct memory_piece){tracker->again[i].address + layout->frame.f_executable,
+                                                &tracker->again[i].executable, sizeof tracker->again[i].executable};
     pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
     if (has_slot && thread->frame_slot != 0)
         pieces[count++] = (struct memory_piece){thread->frame_slot, &slot_frame, sizeof slot_frame};
@@ -131,8 +159,10 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
         return STATUS_OK;
     for (size_t i = 0; i < tracker->outside_count; i++)
         tracker->outside[i].read = true;
+    for (size_t i = 0; i < tracker->again_count; i++)
+        tracker->again[i].read = true;
     struct thread_state now;
-    thread_state_decode(&tracker->runtime->layout, thread->address, tracker->thread_bytes, &now);
+    thread_state_decode(layout, thread->address, tracker->thread_bytes, &now);
     /* 3.11 and 3.12: each call of the interpreter from C moves the slot. */
     if (has_slot && now.frame_slot == thread->frame_slot)
         now.frame = slot_frame;
@@ -147,6 +177,7 @@ static enum status read_copies(struct stack_tracker *tracker, struct thread_stat
     *thread_known = false;
     if (!tracker->chunk_alone || tracker->outside_count > 0)
         return read_at_once(tracker, thread, thread_known);
+    chunk_copies_list_pieces(copies, tracker->pieces);
     if (copies->count > 1)
         return read_pieces(tracker, copies->count, &(bool){false});
     copies->copied = 1;
@@ -160,6 +191,8 @@ static size_t count_same(const struct stack_tracker *tracker) {
     size_t same_bytes = chunk_copies_count_same(&tracker->copies, &tracker->runtime->layout), count = 0;
     for (size_t i = 0; i < tracker->stack.count; i++) {
         const struct tracked_frame *frame = &tracker->stack.frames[i];
+        if (frame->assumed)
+            break;
         if (frame->end != 0 && frame->copied_end <= same_bytes)
             count = i + 1;
         else if (frame->end != 0 || frame->code != NULL)
@@ -177,7 +210,6 @@ static void judge_speed(struct stack_tracker *tracker, uint64_t ticks) {
 
 static enum status attempt(struct stack_tracker *tracker, struct thread_state *thread, bool is_last) {
     bool thread_known = false;
-    tracker->again_address = 0;
     TRY(prepare_copies(tracker, thread));
     uint64_t start_ticks = clock_ticks();
     enum status status = read_copies(tracker, thread, &thread_known);
@@ -202,8 +234,10 @@ enum status stack_tracker_look(struct stack_tracker *tracker, struct thread_stat
         if (status == STATUS_UNREADABLE || thread->datastack_chunk == 0 || thread->frame == 0)
             TRY(thread_state_read(tracker->runtime, thread->address, thread));
         if (thread->datastack_chunk == 0 || thread->frame == 0) {
-            stack_tracker_forget(tracker);
-            status = STATUS_OK;
+            clear_stack(tracker);
+            /* Where the slot is on the C stack it may have been given up before it was read. */
+            bool sure = tracker->paused || !layout_has(tracker->runtime->layout.thread.cframe) || i + 1 == max_attempts;
+            status = sure ? STATUS_OK : STATUS_TORN;
         } else {
             status = attempt(tracker, thread, i + 1 == max_attempts);
         }

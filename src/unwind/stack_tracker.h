@@ -7,6 +7,12 @@
  * of a later instant. It serves for what the copy cannot show: frames outside of the chunks (generators, calls from C),
  * and is not read where there can be none.
  *
+ * A copy is of one instant only nearly. What it shows of two neighbours may be of two, and whoever then always takes
+ * the outer one as the innermost sees too much of callers and too little of what is short. So calls are remembered
+ * (seen_calls.h), and tell what the copy leaves open: that a caller which was copied just before it called has done so,
+ * that a callee was there which returned while it was copied, which generators a frame was running when these have gone
+ * on since. What was never seen whole is not made up.
+ *
  * What is as it was in the copy of the look before is not decoded again. */
 #ifndef STROBE_UNWIND_STACK_TRACKER_H
 #define STROBE_UNWIND_STACK_TRACKER_H
@@ -14,18 +20,22 @@
 #include "cpython/frame.h"
 #include "cpython/interp.h"
 #include "unwind/chunk_copies.h"
+#include "unwind/seen_calls.h"
 #include "unwind/tracked_stack.h"
 
-enum { TRACKER_MAX_OUTSIDE = 8, TRACKER_PATHS = 1024 };
+enum { TRACKER_MAX_OUTSIDE = 32, TRACKER_MAX_AGAIN = 4 };
 
-/* Fields are private but for `stack`. */
+/* Fields are private but for `stack` and `paused`. */
 struct stack_tracker {
     struct runtime *runtime;  /* borrowed */
     struct code_cache *codes; /* borrowed */
     struct tracked_stack stack;
+    bool paused;      /* set by the owner: the thread does not run while it is looked at */
     bool failed;      /* the last look was not taken */
     bool chunk_alone; /* the chunks told all at the last look; so they are read alone at the next */
     struct chunk_copies copies;
+    remote_addr reach[2]; /* how far the stack reached in some of the last looks, and in those before them */
+    unsigned reach_looks;
     struct memory_piece *pieces; /* of one read */
     size_t piece_capacity;
     uint8_t thread_bytes[THREAD_STATE_MAX_BYTES];
@@ -35,21 +45,26 @@ struct stack_tracker {
         uint8_t bytes[FRAME_HEAD_MAX_BYTES];
         size_t size_bytes; /* the head at the least, and what there is room for of the frame */
         bool read;
-    } outside[TRACKER_MAX_OUTSIDE];
+    } * outside;
     size_t outside_count;
-    /* What the frame that runs them executes, read again after them: 0 for no address where it was not. */
-    remote_addr again_address;
-    uint64_t again_executable;
+    size_t outside_capacity;
+    unsigned outside_idle; /* looks since there were any */
+    /* What the frames that run them execute, read again after them. */
+    struct again {
+        remote_addr address;
+        uint64_t executable;
+        bool read;
+    } again[TRACKER_MAX_AGAIN];
+    size_t again_count;
+    uint32_t doubted;       /* a path through frames outside that was found when it was not known */
+    unsigned doubted_times; /* so often in a row */
     /* The thread runs on while it is copied, and a copy that took longer than most, because the processors contended
      * for its cache lines or strobe was interrupted, can be of two instants. So what such a copy shows must have been
      * seen in quick ones lately, else the thread is looked at again at once. */
     uint64_t usual_ticks; /* how long a copy takes: their median, about */
     bool slow;            /* the last one took longer */
-    uint32_t quick_looks;
-    struct seen_path {
-        uint32_t path;
-        uint32_t times;     /* halved now and then */
-    } paths[TRACKER_PATHS]; /* of quick copies, by their low bits */
+    uint32_t random;
+    struct seen_calls calls; /* in quick ones */
 };
 
 /* Whether stacks of this runtime can be tracked; those of 3.8 to 3.10 cannot. */

@@ -14,7 +14,9 @@ struct tracked_frame {
     int32_t instruction_bytes; /* -1: it has not begun */
     bool shown;                /* false for boundary frames, shims and frames that are being set up */
     uint32_t mark;             /* the caller's, kept as long as the frame is unchanged */
-    uint32_t path;             /* 3.11+: hash of the functions and calls that led to this function */
+    uint32_t call;             /* 3.11+: hash of the functions and calls that led to this function (seen_calls.h) */
+    uint32_t path;             /* 3.11+: the same with the place in the caller */
+    bool assumed;              /* 3.11+: it is not as the copy has it */
 };
 
 struct tracked_stack {

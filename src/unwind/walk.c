@@ -1,0 +1,134 @@
+#include "unwind/walk.h"
+
+bool walk_in_chunk(const struct walk *walk, remote_addr address) {
+    const struct thread_state *thread = walk->thread;
+    return address - thread->datastack_chunk < thread->datastack_limit - thread->datastack_chunk ||
+           chunk_copies_find(&walk->tracker->copies, address) != NULL;
+}
+
+const uint8_t *walk_bytes_at(const struct walk *walk, remote_addr address) {
+    size_t head_bytes = frame_head_size(walk->layout);
+    uint64_t offset = address - walk->span->address;
+    if (offset >= walk->span->size_bytes || walk->span->size_bytes - offset < head_bytes)
+        return NULL;
+    return walk->tracker->copies.now + walk->span->offset + offset;
+}
+
+void walk_find_top(struct walk *walk, size_t count) {
+    const struct stack_tracker *tracker = walk->tracker;
+    walk->top = SIZE_MAX;
+    walk->top_bytes = NULL;
+    walk->span = tracker->copies.spans;
+    for (size_t i = count; i-- > 0;)
+        if (tracker->stack.frames[i].end != 0) {
+            walk->top = i;
+            walk->span = chunk_copies_find(&tracker->copies, tracker->stack.frames[i].address);
+            walk->top_bytes = walk_bytes_at(walk, tracker->stack.frames[i].address);
+            return;
+        }
+}
+
+struct code_step walk_top_step(const struct walk *walk) {
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    return code_cache_step(walk->tracker->codes, top->code, top->instruction_bytes);
+}
+
+/* The code that this frame had at the last look, which is mostly the one it has now. */
+static bool known_code(const struct walk *walk, const struct frame *frame, uint64_t executable,
+                       const struct code **code) {
+    const struct stack_tracker *tracker = walk->tracker;
+    if (walk->count >= tracker->stack.count)
+        return false;
+    const struct tracked_frame *last = &tracker->stack.frames[walk->count];
+    if (last->executable != executable || last->address != frame->address || last->code == NULL ||
+        !code_cache_vouches(tracker->codes, last->code))
+        return false;
+    *code = last->code;
+    return true;
+}
+
+enum status walk_resolve(const struct walk *walk, const struct frame *frame, uint64_t executable,
+                         struct tracked_frame *tracked) {
+    struct stack_tracker *tracker = walk->tracker;
+    remote_addr start = 0;
+    *tracked = (struct tracked_frame){.address = frame->address,
+                                      .executable = executable,
+                                      .instruction = frame->instruction,
+                                      .instruction_bytes = -1};
+    if (frame->boundary)
+        return STATUS_OK;
+    if (!known_code(walk, frame, executable, &tracked->code))
+        TRY(code_cache_get(tracker->codes, frame->code, &tracked->code));
+    TRY(code_bytecode_start(tracker->runtime, tracked->code, frame->tlbc_index, &start));
+    int64_t offset = (int64_t)(frame->instruction - start);
+    if (offset < -2 || offset > (int64_t)tracked->code->bytecode_bytes)
+        return STATUS_TORN;
+    tracked->instruction_bytes = offset < 0 ? -1 : (int32_t)offset;
+    tracked->shown =
+        frame->owner == FRAME_OWNED_BY_GENERATOR || offset >= (int64_t)tracked->code->first_traceable_bytes;
+    return STATUS_OK;
+}
+
+void walk_set_path(struct walk *walk, size_t index) {
+    struct tracked_frame *frames = walk->tracker->stack.frames;
+    uint32_t serial = frames[index].code != NULL ? frames[index].code->serial : 0;
+    frames[index].call = seen_calls_key(index > 0 ? frames[index - 1].path : 0, serial);
+    frames[index].path = seen_calls_path(frames[index].call, index > 0 ? frames[index - 1].instruction_bytes : 0);
+}
+
+enum status walk_put(struct walk *walk, const struct tracked_frame *tracked, const uint8_t *bytes) {
+    TRY(tracked_stack_put(&walk->tracker->stack, walk->count, tracked));
+    walk_set_path(walk, walk->count);
+    if (tracked->end != 0) {
+        walk->top = walk->count;
+        walk->top_bytes = bytes;
+    }
+    walk->count++;
+    return STATUS_OK;
+}
+
+void walk_assume_site(struct walk *walk, int32_t instruction_bytes) {
+    struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    top->instruction = top->instruction - (uint64_t)(int64_t)top->instruction_bytes + (uint64_t)instruction_bytes;
+    top->instruction_bytes = instruction_bytes;
+    top->assumed = true;
+    if (walk->same > walk->top)
+        walk->same = walk->top;
+}
+
+bool walk_stack_word(const struct walk *walk, const struct caller *caller, int index, uint64_t *word) {
+    const struct layout_frame *fields = &walk->layout->frame;
+    uint64_t offset = layout_has(fields->stacktop)
+                          ? fields->localsplus + (uint64_t)(int64_t)walk_stacktop(walk, caller->bytes) * WORD_BYTES
+                          : load_u64(caller->bytes + fields->stackpointer) - caller->frame->address;
+    offset += (uint64_t)(int64_t)index * WORD_BYTES;
+    if (offset > caller->size_bytes - WORD_BYTES || offset < fields->localsplus)
+        return false;
+    *word = frame_untag(walk->layout, load_u64(caller->bytes + offset));
+    return true;
+}
+
+/* What a call has called is still in the caller's stack, just behind its end (opcode.h). Where it is the function of
+ * another callee, the caller's bytes and the callee's are of different calls. */
+bool walk_called_this(const struct walk *walk, const struct caller *caller, const uint8_t *callee) {
+    uint64_t function = frame_untag(walk->layout, load_u64(callee + walk->layout->frame.f_funcobj));
+    uint64_t called = 0;
+    if (!walk_stack_word(walk, caller, 0, &called))
+        return true;
+    if (called == 0 && layout_minor(walk->layout) < 13 && !walk_stack_word(walk, caller, 1, &called))
+        return true;
+    return called == function;
+}
+
+uint32_t walk_random(struct walk *walk) {
+    struct stack_tracker *tracker = walk->tracker;
+    tracker->random = tracker->random * 1664525 + 1013904223;
+    return tracker->random;
+}
+
+enum status walk_know_thread(struct walk *walk) {
+    if (!walk->thread_known)
+        TRY(thread_state_read(walk->tracker->runtime, walk->thread->address, walk->thread));
+    walk->thread_known = true;
+    return STATUS_OK;
+}

@@ -1,0 +1,125 @@
+#include "unwind/seen_calls.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { KEY = 77, OTHER_KEY = 78 };
+
+static const struct code generator = {.serial = 1};
+static const struct code other_generator = {.serial = 2};
+
+static void note(struct seen_calls *seen, uint32_t key, int32_t site, const struct code *link, int32_t link_site,
+                 int times) {
+    struct call_link links[] = {{link, link_site}};
+    struct seen_call call = {.key = key, .instruction_bytes = site, .link_count = link != NULL, .links = links};
+    while (times-- > 0)
+        seen_calls_note(seen, &call, true);
+}
+
+static bool knows(const struct seen_calls *seen, int32_t site, const struct code *link, int32_t link_site,
+                  bool has_callee) {
+    struct call_link links[] = {{link, link_site}};
+    struct seen_call call = {.key = KEY, .instruction_bytes = site, .link_count = link != NULL, .links = links};
+    return seen_calls_knows(seen, &call, has_callee);
+}
+
+static void test_once_is_not_enough(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    assert_false(knows(&seen, 8, NULL, 0, true));
+    note(&seen, KEY, 8, NULL, 0, 1);
+    assert_false(knows(&seen, 8, NULL, 0, true));
+    assert_null(seen_calls_recall(&seen, KEY, 8, false, 0));
+    note(&seen, KEY, 8, NULL, 0, 1);
+    assert_true(knows(&seen, 8, NULL, 0, true));
+    assert_false(knows(&seen, 10, NULL, 0, true));
+    seen_calls_release(&seen);
+}
+
+static void test_what_is_rare_beside_others_is_not_known(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    note(&seen, KEY, 8, &generator, 4, 100);
+    note(&seen, KEY, 8, &other_generator, 4, 3);
+    assert_true(knows(&seen, 8, &generator, 4, true));
+    assert_false(knows(&seen, 8, &other_generator, 4, true));
+    seen_calls_release(&seen);
+}
+
+static void test_a_call_is_made_from_the_next_place(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    note(&seen, KEY, 8, NULL, 0, 5);
+    note(&seen, KEY, 20, NULL, 0, 5);
+    note(&seen, OTHER_KEY, 14, NULL, 0, 5);
+    assert_int_equal(seen_calls_recall(&seen, KEY, 2, false, 0)->instruction_bytes, 8);
+    assert_int_equal(seen_calls_recall(&seen, KEY, 8, false, 0)->instruction_bytes, 8);
+    assert_int_equal(seen_calls_recall(&seen, KEY, 10, false, 0)->instruction_bytes, 20);
+    /* In a loop. */
+    assert_int_equal(seen_calls_recall(&seen, KEY, 22, false, 0)->instruction_bytes, 8);
+    assert_null(seen_calls_recall(&seen, KEY, 8, true, 0));
+    seen_calls_release(&seen);
+}
+
+static void test_one_of_several_ways_is_chosen_as_often_as_it_was_seen(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    int first = 0;
+    note(&seen, KEY, 8, &generator, 4, 30);
+    note(&seen, KEY, 8, &other_generator, 4, 10);
+    for (uint32_t i = 0; i < 100; i++)
+        first += seen_calls_recall_at(&seen, KEY, 8, true, i * (UINT32_MAX / 100))->links[0].code == &generator;
+    assert_in_range(first, 74, 76);
+    seen_calls_release(&seen);
+}
+
+/* Where the innermost of the links runs, it is at another place each time. */
+static void test_the_place_of_what_runs_does_not_matter(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    note(&seen, KEY, 8, &generator, 4, 5);
+    assert_false(knows(&seen, 8, &generator, 6, true));
+    assert_true(knows(&seen, 8, &generator, 6, false));
+    seen_calls_release(&seen);
+}
+
+static void test_a_site_is_plain_until_it_runs_something(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    const struct seen_call call = {.key = KEY, .instruction_bytes = 8};
+    assert_false(seen_calls_is_plain(&seen, &call));
+    note(&seen, KEY, 8, NULL, 0, 5);
+    assert_true(seen_calls_is_plain(&seen, &call));
+    note(&seen, KEY, 8, &generator, 4, 1);
+    assert_false(seen_calls_is_plain(&seen, &call));
+    seen_calls_release(&seen);
+}
+
+/* More calls than there is room for: what is seen all the time stays. */
+static void test_what_is_frequent_stays(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    for (uint32_t i = 0; i < 100000; i++) {
+        note(&seen, seen_calls_key(i, 5), 4, &generator, 4, 1);
+        note(&seen, KEY, 8, NULL, 0, 1);
+    }
+    assert_true(knows(&seen, 8, NULL, 0, true));
+    seen_calls_release(&seen);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_once_is_not_enough),
+        cmocka_unit_test(test_what_is_rare_beside_others_is_not_known),
+        cmocka_unit_test(test_a_call_is_made_from_the_next_place),
+        cmocka_unit_test(test_one_of_several_ways_is_chosen_as_often_as_it_was_seen),
+        cmocka_unit_test(test_the_place_of_what_runs_does_not_matter),
+        cmocka_unit_test(test_a_site_is_plain_until_it_runs_something),
+        cmocka_unit_test(test_what_is_frequent_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
