@@ -2,8 +2,8 @@
 
 import pytest
 
-import captures
-from captures import BLAS, MS, PARTS, report
+import made_captures as captures
+from made_captures import BLAS, MS, PARTS, report
 from reports import node
 
 # As the page calls them.

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-import captures
-from captures import MS, PARTS, report
+import made_captures as captures
+from made_captures import MS, PARTS, report
 from reports import HERE, python_module
 
 ROOT = HERE.parent.parent
