@@ -133,7 +133,8 @@ thread.join()
     )
     tid, cpu_ns = watched.json()
     assert cpu_ns < 50 * 10**6
-    assert len(watched.region.thread(tid).samples) <= cpu_ns / PERIOD_NS
+    # The first comes at a random moment of the first period.
+    assert len(watched.region.thread(tid).samples) <= cpu_ns / PERIOD_NS + 1
 
 
 def test_threads_come_and_go(python):
