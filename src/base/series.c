@@ -56,13 +56,13 @@ enum status series_add(struct series *series, uint64_t time_ns, uint64_t value) 
     if (last != NULL && time_ns < last->time_ns)
         time_ns = last->time_ns;
     /* Of what does not change the first and the last point are enough. */
-    if (series->count > 1 && last->value == value && last[-1].value == value) {
+    if (last != NULL && series->count > 1 && last->value == value && last[-1].value == value) {
         last->time_ns = time_ns;
         return STATUS_OK;
     }
     if (series->count >= series->limit * 2)
         series_reduce(series);
-    if (series->count == series->capacity) {
+    if (series->points == NULL || series->count == series->capacity) {
         size_t capacity = series->capacity > 0 ? series->capacity * 2 : 16;
         struct series_point *grown = realloc(series->points, capacity * sizeof grown[0]);
         if (grown == NULL)

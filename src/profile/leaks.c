@@ -214,6 +214,8 @@ static enum status sum_lines(const struct profile *profile, const uint32_t *char
             continue;
         const struct profile_frame *frame = &profile->frames[profile->stacks[charged[path->stack]].frame];
         TRY(find_line(lines, frame, path->process, &line));
+        if (line == NULL)
+            continue;
         for (size_t i = 0; i < watch->moments[path->process].count; i++)
             line->bytes[i] = saturating_add(line->bytes[i], path->bytes[i]);
         line->now_bytes = saturating_add(line->now_bytes, path->now_bytes > 0 ? (uint64_t)path->now_bytes : 0);
