@@ -43,7 +43,7 @@ static size_t find_dullest(const struct series *series, size_t highest) {
 }
 
 void series_reduce(struct series *series) {
-    while (series->count > series->limit && series->count > 3) {
+    while (series->points != NULL && series->count > series->limit && series->count > 3) {
         size_t dullest = find_dullest(series, find_highest(series));
         for (size_t i = dullest; i + 1 < series->count; i++)
             series->points[i] = series->points[i + 1];

@@ -11,8 +11,7 @@ enum status error_set(struct error *error, enum status status, const char *forma
     error->status = status;
     va_list arguments;
     va_start(arguments, format);
-    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start stands above; clang-tidy 14 does not always see it.
-     */
+    /* clang-tidy 14 does not always see va_start. NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
     (void)vsnprintf(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
     return status;
