@@ -129,9 +129,12 @@ uint64_t profile_total(const struct profile *profile, enum measure measure) {
 /* Newton's, from above. The C library's is in libm, which is not linked. */
 static double square_root(double square) {
     double root = square > 1 ? square : 1;
-    for (double next = (root + square / root) / 2; next < root; next = (root + square / root) / 2)
+    for (;;) {
+        double next = (root + square / root) / 2;
+        if (next >= root)
+            return root;
         root = next;
-    return root;
+    }
 }
 
 uint64_t profile_margin(const uint64_t row[MEASURE_COUNT], enum measure measure) {

@@ -52,9 +52,7 @@ static size_t field_length(const char *text, size_t size_bytes) {
 static size_t rest_of_string(struct syntax_state *state, const char *text, size_t size_bytes) {
     size_t at = 0;
     while (at < size_bytes) {
-        if (text[at] == '\\') {
-            at += 2;
-        } else if (state->is_f && text[at] == '{' && at + 1 < size_bytes && text[at + 1] == '{') {
+        if (text[at] == '\\' || (state->is_f && text[at] == '{' && at + 1 < size_bytes && text[at + 1] == '{')) {
             at += 2;
         } else if (state->is_f && text[at] == '{') {
             at += field_length(text + at, size_bytes - at);

@@ -46,7 +46,7 @@ void burn(int64_t cpu_ns) {
 static void *run(void *argument) {
     struct order *order = argument;
     if (order->how == 'a')
-        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL); /* NOLINT(cert-pos47-c): programs do so */
     order->told->tid = syscall(SYS_gettid);
     burn(order->cpu_ns);
     order->told->cpu_ns = cpu_now();
