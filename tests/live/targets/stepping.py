@@ -344,10 +344,11 @@ def describe(code, into):
             describe(constant, into)
 
 
-def tell(*_):
-    """Not by raising: the program may be where exceptions end in nothing."""
+def tell():
+    """In a thread of its own: the program's may be where exceptions end in nothing, or have no room for one more call."""
+    signal.sigwait([signal.SIGINT])
+    sys.setrecursionlimit(1000)
     codes = {}
-    sys.settrace(None)
     for thing in gc.get_objects():
         if isinstance(thing, types.FunctionType):
             describe(thing.__code__, codes)
@@ -372,7 +373,8 @@ def main():
         scope = {"__name__": "alternating"}
         exec(module, scope)
     program = scope[name]
-    signal.signal(signal.SIGINT, tell)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    threading.Thread(target=tell, daemon=True).start()
     print("ready", flush=True)
     global begin
     begin = functools.partial(walk.walk_begin, folder.encode(), int(steps), 0, 0)
