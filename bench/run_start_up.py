@@ -19,14 +19,11 @@ def commands_of(context, interpreter, folder):
 def measure(context, interpreter):
     """{tool: [Cost, ...]}, by turns; those that do not run are left out."""
     with tempfile.TemporaryDirectory() as folder:
-        commands = {}
-        for name, command in commands_of(context, interpreter, folder).items():
-            try:
-                figures.measure_command(context.measure, command)  # what is read for the first time, too
-                commands[name] = command
-            except figures.CommandFailed as reason:
-                print(f"{name}: {reason}", flush=True)
-        return figures.measure_by_turns(context.measure, commands, context.runs)
+        commands = commands_of(context, interpreter, folder)
+        peers = set(commands) - {"bare", "strobe run"}
+        # Once before, for what is read for the first time.
+        able = figures.measure_by_turns(context.measure, commands, 1, peers)
+        return figures.measure_by_turns(context.measure, {name: commands[name] for name in able}, context.runs, peers)
 
 
 def added_ms(costs, bare, figure):

@@ -47,13 +47,20 @@ def measure_command(measure, command):
     return Cost(wall_ns / 1e9, cpu_ns / 1e9, peak_bytes)
 
 
-def measure_by_turns(measure, commands, runs):
+def measure_by_turns(measure, commands, runs, may_fail=()):
     """{name: [Cost, ...]} of commands {name: command}, run A B C A B C ..., so that what else the machine does falls on
-    all of them alike, and so that costs with the same index can be compared in pairs."""
+    all of them alike, and so that costs with the same index can be compared in pairs. Those of `may_fail` are left out
+    when one of their runs fails."""
     costs = {name: [] for name in commands}
     for _ in range(runs):
-        for name, command in commands.items():
-            costs[name].append(measure_command(measure, command))
+        for name in list(costs):
+            try:
+                costs[name].append(measure_command(measure, commands[name]))
+            except CommandFailed as reason:
+                if name not in may_fail:
+                    raise
+                print(f"{name}: {reason}", flush=True)
+                del costs[name]
     return costs
 
 
