@@ -233,35 +233,47 @@ static void test_a_killed_holder_lets_go(void **state) {
     child_end(holders_target);
 }
 
-static void *exec_now(void *unused) {
-    (void)usleep(20000);
+enum { EXECS = 40, BESIDE_EXEC = 60 };
+
+static void *exec_now(void *delay_us) {
+    (void)usleep((useconds_t)(uintptr_t)delay_us);
     (void)execlp("sleep", "sleep", "1000", (char *)NULL);
+    return NULL;
+}
+
+static void *wait_for_ever(void *unused) {
+    for (;;)
+        (void)pause();
     return unused;
 }
 
-/* An exec waits until the tracer has buried the other threads. */
-static void exec_from_a_thread(void *unused) {
+static void exec_from_a_thread(void *delay_us) {
     pthread_t thread;
-    (void)pthread_create(&thread, NULL, exec_now, NULL);
-    spin_in_threads(unused);
+    for (size_t i = 0; i < BESIDE_EXEC; i++)
+        if (pthread_create(&thread, NULL, wait_for_ever, NULL) != 0)
+            _exit(98);
+    (void)pthread_create(&thread, NULL, exec_now, delay_us);
+    child_idle(NULL);
 }
 
+/* An exec waits until the tracer has waited for the other threads, and seizing one more waits for the exec. */
 static void test_an_exec_is_not_held_up(void **state) {
     (void)state;
-    pid_t pid = child_start(exec_from_a_thread, NULL);
-    struct process *process = hold_process(pid);
-    char path[64] = "";
-    for (int i = 0; i < 20000; i++) {
-        process_serve(process);
-        if (process_read_executable(process, path, sizeof path) == STATUS_OK && strstr(path, "test_hold") == NULL)
-            break;
-        sleep_1ms();
+    for (uintptr_t i = 0; i < EXECS; i++) {
+        /* Before, while and after the threads are seized. */
+        pid_t pid = child_start(exec_from_a_thread, (void *)(i * 20));
+        struct process *process = hold_process(pid);
+        char path[64] = "";
+        while (process_read_executable(process, path, sizeof path) != STATUS_OK || strstr(path, "test_hold") != NULL) {
+            process_serve(process);
+            sleep_1ms();
+        }
+        pause_process(process);
+        assert_true(child_thread_state(pid, pid) == 't');
+        process_resume(process);
+        process_free(process);
+        child_end(pid);
     }
-    pause_process(process);
-    assert_true(child_thread_state(pid, pid) == 't');
-    process_resume(process);
-    process_free(process);
-    child_end(pid);
 }
 
 /* The exit status stays for who started the process, here this program. */

@@ -3,6 +3,7 @@
  * would stop the program at each birth until strobe comes by. */
 #include "process/linux/hold.h"
 #include "process/linux/proc_files.h"
+#include "process/linux/reaper.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -142,12 +143,19 @@ static enum status seize(struct process *process, pid_t tid, struct error *error
 
 /* Seizes the threads that are not among the first `known` of the list, which are sorted. */
 static enum status seize_listed(struct process *process, DIR *directory, size_t known, struct error *error) {
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    struct reaper reaper = {0};
+    enum status status = STATUS_OK;
+    for (struct dirent *entry; status == STATUS_OK && (entry = readdir(directory)) != NULL;) {
         pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (tid > 0 && find_held(process, known, tid) == NULL)
-            TRY(seize(process, tid, error));
+        if (tid <= 0 || find_held(process, known, tid) != NULL)
+            continue;
+        if (process->held_count > 0)
+            status = reaper_start(&reaper, process, error);
+        if (status == STATUS_OK)
+            status = seize(process, tid, error);
     }
-    return STATUS_OK;
+    reaper_stop(&reaper);
+    return status;
 }
 
 enum status held_seize_new(struct process *process, struct error *error) {
