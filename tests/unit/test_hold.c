@@ -252,8 +252,9 @@ static void exec_from_a_thread(void *delay_us) {
     for (size_t i = 0; i < BESIDE_EXEC; i++)
         if (pthread_create(&thread, NULL, wait_for_ever, NULL) != 0)
             _exit(98);
+    child_ready();
     (void)pthread_create(&thread, NULL, exec_now, delay_us);
-    child_idle(NULL);
+    (void)wait_for_ever(NULL);
 }
 
 /* An exec waits until the tracer has waited for the other threads, and seizing one more waits for the exec. */

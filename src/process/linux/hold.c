@@ -22,6 +22,7 @@ enum {
     FIRST_CAPACITY = 32,
     STAT_TEXT_BYTES = 1024,
     STATUS_LIMIT_BYTES = 1 << 21,
+    SEIZE_TURNS = 3,
     YIELDS_BEFORE_SLEEP = 16,
     SLEEP_FIRST_NS = 20 * 1000,
     SLEEP_MAX_NS = 250 * 1000,
@@ -103,13 +104,10 @@ static bool read_status_pid(const struct process *process, pid_t tid, const char
     return found;
 }
 
-/* What to make of a thread that cannot be seized: none of our business when it ended meanwhile or is ours already. */
-static enum status explain_refusal(const struct process *process, pid_t tid, int error_number, struct error *error) {
+/* What to make of a thread that cannot be seized: none of our business when it has ended meanwhile. */
+static enum status explain_refusal(const struct process *process, pid_t tid, pid_t tracer, int error_number,
+                                   struct error *error) {
     if (error_number == ESRCH || proc_state_ended(held_read_state(process, tid)))
-        return STATUS_OK;
-    pid_t tracer = 0;
-    (void)read_status_pid(process, tid, "TracerPid", &tracer);
-    if (tracer == gettid())
         return STATUS_OK;
     if (tracer != 0)
         return error_set(error, STATUS_PERMISSION,
@@ -121,8 +119,37 @@ static enum status explain_refusal(const struct process *process, pid_t tid, int
                      strerror(error_number));
 }
 
+/* A seize waits for an exec that is going on, and then fails if the thread has ended by that. But the thread that made
+ * the exec has taken over the main thread's id, so that another turn finds that one; and is traced already if it was
+ * before. 0, or the error. */
+static int try_to_seize(const struct process *process, pid_t tid, pid_t *tracer) {
+    *tracer = 0;
+    for (int turn = 0;; turn++) {
+        if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) == 0)
+            return 0;
+        int error_number = errno;
+        if (error_number != EPERM)
+            return error_number;
+        (void)read_status_pid(process, tid, "TracerPid", tracer);
+        if (*tracer == gettid())
+            return 0;
+        if (*tracer != 0 || turn == SEIZE_TURNS)
+            return error_number;
+    }
+}
+
+/* The last on the list: whether it stands there twice. Happens only by an exec. */
+static bool is_last_twice(const struct process *process) {
+    const struct held_thread *last = &process->held[process->held_count - 1];
+    for (const struct held_thread *thread = process->held; thread != last; thread++)
+        if (thread->tid == last->tid)
+            return true;
+    return false;
+}
+
 static enum status seize(struct process *process, pid_t tid, struct error *error) {
     char state = held_read_state(process, tid);
+    pid_t tracer = 0;
     if (proc_state_ended(state))
         return STATUS_OK;
     struct held_thread thread = {
@@ -134,11 +161,10 @@ static enum status seize(struct process *process, pid_t tid, struct error *error
     if (status != STATUS_OK)
         return error_set(error, status, "cannot stop process %d: %s", (int)process->pid,
                          status == STATUS_LIMIT ? "too many threads" : "out of memory");
-    if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0) {
+    int error_number = try_to_seize(process, tid, &tracer);
+    if (error_number != 0 || (tracer != 0 && is_last_twice(process)))
         process->held_count--;
-        return explain_refusal(process, tid, errno, error);
-    }
-    return STATUS_OK;
+    return error_number == 0 ? STATUS_OK : explain_refusal(process, tid, tracer, error_number, error);
 }
 
 /* Seizes the threads that are not among the first `known` of the list, which are sorted. */
@@ -158,7 +184,7 @@ static enum status seize_listed(struct process *process, DIR *directory, size_t 
     return status;
 }
 
-enum status held_seize_new(struct process *process, struct error *error) {
+static enum status seize_all(struct process *process, size_t known, struct error *error) {
     int task_fd = openat(process->dir_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *directory = task_fd >= 0 ? fdopendir(task_fd) : NULL;
     if (directory == NULL) {
@@ -168,9 +194,17 @@ enum status held_seize_new(struct process *process, struct error *error) {
         return error_set(error, status, "cannot list the threads of process %d: %s", (int)process->pid,
                          status_name(status));
     }
-    size_t known = process->held_count;
     enum status status = seize_listed(process, directory, known, error);
     (void)closedir(directory);
+    return status;
+}
+
+enum status held_seize_new(struct process *process, struct error *error) {
+    size_t known = process->held_count;
+    enum status status = STATUS_OK;
+    /* An exec leaves one thread, under another id than it was listed with. */
+    for (int turn = 0; turn < SEIZE_TURNS && status == STATUS_OK && (turn == 0 || process->held_count == 0); turn++)
+        status = seize_all(process, known, error);
     if (process->held_count > known)
         qsort(process->held, process->held_count, sizeof *process->held, compare_threads);
     return status;

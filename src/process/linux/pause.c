@@ -2,6 +2,7 @@
 #include "process/linux/hold.h"
 #include "process/thread_watch.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -62,8 +63,10 @@ static void interrupt_all(struct process *process) {
         struct held_thread *thread = &process->held[i];
         if (thread->stopped || thread->interrupted)
             continue;
-        /* Fails only for a thread that has ended; waiting for it finds that. */
-        (void)ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL);
+        /* ESRCH: it is not traced. An exec gives the id of the main thread to another, which is seized if it was not;
+         * that of the other is nobody's then. */
+        if (ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL) != 0 && errno == ESRCH)
+            thread->gone = true;
         thread->interrupted = true;
     }
 }
@@ -110,10 +113,13 @@ enum status process_pause(struct process *process, struct error *error) {
 static void detach_all(struct process *process) {
     int64_t started_ns = held_now_ns();
     for (int turn = 0; process->held_count > 0; turn++) {
+        pid_t runnable = 0;
         for (size_t i = 0; i < process->held_count; i++)
             held_detach(process, &process->held[i]);
         held_forget_gone(process);
-        if (process->held_count == 0 || held_now_ns() - started_ns > blocked_patience_ns)
+        int64_t waited_ns = held_now_ns() - started_ns;
+        if (waited_ns > runnable_patience_ns ||
+            (waited_ns > blocked_patience_ns && only_blocked_missing(process, &runnable)))
             break;
         held_wait_a_little(turn);
     }

@@ -1,4 +1,4 @@
-#include "process/linux/linux_process.h"
+#include "process/linux/hold.h"
 #include "process/linux/proc_files.h"
 
 #include <dirent.h>
@@ -20,6 +20,7 @@ enum {
     STATUS_LIMIT_BYTES = 1 << 21, /* "Groups" may name 65536 groups */
     COMMAND_LIMIT_BYTES = 1 << 24,
     ENVIRONMENT_LIMIT_BYTES = 1 << 24,
+    EXEC_PATIENCE_NS = 20 * 1000 * 1000,
 };
 
 static enum status no_process(pid_t pid, struct error *error) {
@@ -92,6 +93,18 @@ static pid_t surviving_thread(const struct process *process) {
     return survivor;
 }
 
+/* Whether a zombie leader was one only while another thread made an exec, which then took its place. */
+static bool leader_is_replaced(const struct process *process) {
+    struct proc_stat stat = {0};
+    int64_t started_ns = held_now_ns();
+    for (int turn = 0; surviving_thread(process) > 0 && held_now_ns() - started_ns < EXEC_PATIENCE_NS; turn++) {
+        if (read_stat(process, &stat) == STATUS_OK && !proc_state_ended(stat.state))
+            return true;
+        held_wait_a_little(turn);
+    }
+    return false;
+}
+
 /* A zombie is either a process that has ended or one whose first thread has; the others have the memory still. */
 static enum status open_past_leader(struct process *process, struct error *error) {
     process->entry_tid = surviving_thread(process);
@@ -139,10 +152,12 @@ static enum status open_parts(struct process *process, struct error *error) {
         process->entry_tid = process->pid;
         TRY(open_entry(process, &stat, error));
     }
-    if (proc_state_ended(stat.state))
+    if (proc_state_ended(stat.state) && !leader_is_replaced(process))
         TRY(open_past_leader(process, error));
 
     enum status status = live_memory_open(&process->memory, process);
+    if (status != STATUS_OK && status != STATUS_PERMISSION && leader_is_replaced(process))
+        status = live_memory_open(&process->memory, process);
     if (status == STATUS_PERMISSION)
         return process_explain_denial(process, error);
     if (status != STATUS_OK)

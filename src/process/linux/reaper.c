@@ -17,7 +17,8 @@
 /* Seizing thousands of threads takes about as long. */
 enum { PERIOD_NS = 5 * 1000 * 1000 };
 
-/* The main thread's end is not awaited: it is the process's, and told to whoever started that. An exec does not need it. */
+/* The main thread's end is not awaited: it is the process's, and told to whoever started that. An exec does not need
+ * it. */
 static void wait_for_ended(const struct process *process) {
     int task_fd = openat(process->dir_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *directory = task_fd >= 0 ? fdopendir(task_fd) : NULL;
