@@ -31,7 +31,7 @@ static struct process *find_process(const struct agent_region *region, bool *hid
 }
 
 /* What can be had only while the process lives. What cannot costs precision, not the process. */
-static void look_at_process(struct agent_process *made) {
+static void look_at_process(struct agent_process *made, struct code_files *files) {
     struct error ignored = {0};
     const struct wire_region *facts = &made->region->facts;
     struct process *process = find_process(made->region, &made->hidden);
@@ -47,7 +47,7 @@ static void look_at_process(struct agent_process *made) {
         made->sampled.parent_pid = 0;
     memory_pages_init(&made->pages, process_memory(process));
     if (runtime_open(&made->runtime, process_memory(process), &made->pages.memory, &symbols, &ignored) != STATUS_OK ||
-        cpu_split_new(process, &made->runtime.layout, facts->eval_address, &made->split) != STATUS_OK)
+        cpu_split_new(process, &made->runtime.layout, facts->eval_address, files, &made->split) != STATUS_OK)
         made->split = NULL;
 }
 
@@ -89,7 +89,7 @@ enum status agent_process_new(const char *name, struct agent_region *region, con
         .start_ns = start_ns,
         .start_unix_ns = clock_unix_ns() - (now_ns - start_ns),
     };
-    look_at_process(made);
+    look_at_process(made, origin->code_files);
     *result = made;
     return agent_memory_init(&made->allocated, agent_region_header(region), &made->codes);
 }

@@ -34,6 +34,7 @@ struct agent_process {
 struct agent_origin {
     uint32_t *last_serial; /* of code objects */
     uint64_t from_ns;      /* nothing of it is older */
+    struct code_files *code_files;
 };
 
 /* Takes over the region. */

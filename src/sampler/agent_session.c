@@ -42,6 +42,7 @@ struct agent_session {
     size_t pending_count, pending_capacity;
     uint32_t process_count;
     uint32_t last_serial;
+    struct code_files *code_files;
     uint64_t from_ns, now_ns, alive_ns, searched_ns;
     void *scratch;
     enum status news_status; /* of what the folder's callback could not return */
@@ -52,7 +53,7 @@ struct agent_session {
 enum status agent_session_open(struct agent_session **result, struct error *error) {
     struct agent_session *session = calloc(1, sizeof *session);
     void *scratch = aligned_alloc(64, WIRE_RING_BYTES);
-    if (session == NULL || scratch == NULL) {
+    if (session == NULL || scratch == NULL || code_files_new(&session->code_files) != STATUS_OK) {
         free(session);
         free(scratch);
         return error_set(error, STATUS_FAILED, "there is not enough memory");
@@ -62,6 +63,7 @@ enum status agent_session_open(struct agent_session **result, struct error *erro
     session->last_serial = AGENT_CODE_FIRST_SERIAL;
     enum status status = agent_folder_open(&session->folder, error);
     if (status != STATUS_OK) {
+        code_files_free(session->code_files);
         free(scratch);
         free(session);
         return status;
@@ -74,6 +76,7 @@ void agent_session_close(struct agent_session *session) {
     if (session == NULL)
         return;
     agent_folder_close(&session->folder);
+    code_files_free(session->code_files);
     free(session->processes);
     free(session->pending);
     map_release(&session->files);
@@ -199,7 +202,7 @@ static enum status end_predecessors(struct agent_session *session, pid_t pid, ui
 /* Takes over the region. */
 static enum status take_region(struct agent_session *session, const char *name, struct agent_region *region,
                                uint64_t now_ns) {
-    const struct agent_origin origin = {&session->last_serial, session->from_ns};
+    const struct agent_origin origin = {&session->last_serial, session->from_ns, session->code_files};
     struct agent_process *process = NULL;
     TRY(agent_process_new(name, region, &origin, &process));
     enum status status = end_predecessors(session, process->sampled.pid, now_ns);
