@@ -41,6 +41,7 @@ static void look_at_process(struct agent_process *made, struct code_files *files
     struct runtime_symbols symbols = {.runtime = facts->runtime,
                                       .minor_hint = (int)(facts->python_version >> 16 & 0xff)};
     made->sampled.pid = process_pid(process);
+    made->exec_count = process_exec_count(process);
     made->sampled.command = process_command(process);
     /* Its parent's id is one of its own namespace, too. */
     if (process_pid(process) != facts->pid)
@@ -234,9 +235,16 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
     return is_due ? tell_memory(process, sink) : STATUS_OK;
 }
 
+/* It is asked for something, as reading is what tells. */
+static bool has_execed(const struct agent_process *process) {
+    uint8_t byte = 0;
+    (void)!memory_read(process_memory(process->sampled.process), process->region->facts.runtime, &byte, sizeof byte);
+    return process_exec_count(process->sampled.process) != process->exec_count;
+}
+
 bool agent_process_alive(const struct agent_process *process) {
     if (process->sampled.process != NULL)
-        return process_alive(process->sampled.process);
+        return process_alive(process->sampled.process) && !has_execed(process);
     /* Who may not be looked at may live; who could not be found does not. */
     return process->hidden && (kill(process->sampled.pid, 0) == 0 || errno != ESRCH);
 }
