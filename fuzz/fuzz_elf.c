@@ -1,8 +1,13 @@
-/* Any bytes as an ELF object: as a file, and as an image in a target's memory.
+/* Any bytes as an ELF object: as a file, as an image in a target's memory, and as one that holds an interpreter.
  * The corpus begins with a four-symbol object (a _PyRuntime in a section of its own, a Py_Version), linked with -N so
  * that file and image are the same bytes: shared with either hash table, stripped, static, and not linked at all. */
 #include "base/memory.h"
+#include "elf/elf_data.h"
 #include "elf/elf_image.h"
+#include "elf/symbol_table.h"
+#include "elf/unwind_table.h"
+#include "sampler/c_functions.h"
+#include "sampler/eval_loop.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 /* Reads that one question about an image may cost: a hash chain is followed for 4,096 steps of up to three reads, and
  * a few more lead there. */
 enum { READS_MAX = 3 * 4096 + 8 };
+enum { RANGES_ASKED = 64 };
 
 static void require(bool condition) {
     if (!condition)
@@ -52,6 +58,43 @@ static void ask_image(struct image_memory *memory) {
     (void)elf_image_needs(&image, "libpython");
 }
 
+/* Rows all over the ranges of a table. */
+static void ask_table(struct unwind_table *table) {
+    size_t count = 0;
+    const struct unwind_range *ranges = unwind_table_ranges(table, &count);
+    for (size_t i = 0; i < count && i < RANGES_ASKED; i++) {
+        struct unwind_row row;
+        require(ranges[i].start < ranges[i].end && (i == 0 || ranges[i - 1].end <= ranges[i].start));
+        require(unwind_table_find(table, ranges[i].start) == &ranges[i]);
+        (void)!unwind_table_read_row(table, ranges[i].start, &row);
+        (void)!unwind_table_read_row(table, ranges[i].start + (ranges[i].end - ranges[i].start) / 2, &row);
+        (void)!unwind_table_read_row(table, ranges[i].end - 1, &row);
+    }
+}
+
+static void ask_code(struct elf_file *file) {
+    struct unwind_table *table = NULL;
+    struct symbol_table *symbols = NULL;
+    struct elf_data *data = NULL;
+    struct c_functions *functions = NULL;
+    static struct eval_loop loop;
+    struct symbol symbol;
+    if (symbol_table_load(file, file, &symbols) == STATUS_OK)
+        (void)!symbol_table_find(symbols, 0x1000, &symbol);
+    if (unwind_table_load(file, &table) == STATUS_OK)
+        ask_table(table);
+    if (table != NULL && elf_data_load(file, 1 << 20, &data) == STATUS_OK) {
+        size_t count = 0;
+        (void)!eval_loop_find(file, data, table, unwind_table_ranges(table, &count)->start, &loop);
+        if (c_functions_find_all(file, data, table, &functions) == STATUS_OK)
+            (void)c_functions_find(functions, 0x1000);
+    }
+    c_functions_free(functions);
+    elf_data_free(data);
+    unwind_table_free(table);
+    symbol_table_free(symbols);
+}
+
 static void ask_file(const uint8_t *data, size_t size_bytes) {
     static const char *const names[] = {"_PyRuntime", ".PyRuntime", ""};
     struct elf_file *file = NULL;
@@ -64,6 +107,7 @@ static void ask_file(const uint8_t *data, size_t size_bytes) {
             (void)!elf_file_find_symbol(file, names[i], &address);
             (void)!elf_file_find_section(file, names[i], &address, &section_bytes);
         }
+        ask_code(file);
     }
     elf_file_free(file);
     (void)close(fd);

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { FOLDER_BYTES = 4000 };
@@ -30,6 +31,9 @@ static struct {
     struct agent_python python;
     uint64_t period_ns;
     uint32_t control; /* as it was when a fork began */
+    /* There is no CPython, but one may yet be loaded. */
+    _Atomic bool waiting;
+    _Atomic(const void *) last_stranger; /* the object that was last found to be no CPython */
     char folder[FOLDER_BYTES];
 } agent;
 
@@ -152,28 +156,69 @@ static const char *prepare_process(void) {
     return pthread_atfork(before_fork, NULL, in_forked_child) == 0 ? NULL : "no memory is left";
 }
 
-__attribute__((constructor)) static void start_agent(void) {
-    int error = errno;
+/* Looks for CPython in `library`, and begins if it is there. */
+static enum agent_python_presence start(void *library, uintptr_t stack_end) {
     char reason[WIRE_REASON_BYTES] = "";
-    enum agent_python_presence presence = AGENT_PYTHON_NONE;
-    if (read_environment()) {
-        heap_read_environment();
-        presence = agent_python_find(&agent.python, reason, sizeof reason);
-    }
-    /* What was not found is not for the program to hear of. */
-    while (dlerror() != NULL)
-        continue;
+    enum agent_python_presence presence = agent_python_find(&agent.python, library, reason, sizeof reason);
+    if (presence == AGENT_PYTHON_NONE)
+        return presence;
     const char *obstacle = presence == AGENT_PYTHON_FOUND ? prepare_process() : reason;
-    if (presence != AGENT_PYTHON_NONE && obstacle != NULL)
+    if (obstacle != NULL)
         region_leave_reason(agent.folder, obstacle);
-    else if (presence == AGENT_PYTHON_FOUND)
-        begin(false, end_of_initial_stack());
+    else
+        begin(false, stack_end);
     if (agent.region == NULL)
         heap_switch_off();
     else if (heap_on) {
         heap_map_begin(heap_libc_allocator());
         heap_python_install();
     }
+    return presence;
+}
+
+/* What was not found is not for the program to hear of. */
+static void forget_errors(void) {
+    while (dlerror() != NULL)
+        continue;
+}
+
+__attribute__((constructor)) static void start_agent(void) {
+    int error = errno;
+    if (read_environment()) {
+        heap_read_environment();
+        if (start(RTLD_DEFAULT, end_of_initial_stack()) == AGENT_PYTHON_NONE)
+            atomic_store(&agent.waiting, true);
+    }
+    forget_errors();
+    if (agent.region == NULL)
+        heap_switch_off();
+    errno = error;
+}
+
+/* The first thread's stack ends where all others' do not. */
+static uintptr_t end_of_stack(void) {
+    return syscall(SYS_gettid) == getpid() ? end_of_initial_stack() : 0;
+}
+
+/* The object that a function is in may be known by its handle alone (RTLD_LOCAL). The handle stays open: what is asked
+ * of CPython in signal handlers is not to go. */
+static void look_at_object(const Dl_info *object) {
+    void *handle = dlopen(object->dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+    bool is_mine = handle != NULL && dlsym(handle, "_PyRuntime") != NULL && atomic_exchange(&agent.waiting, false);
+    if (is_mine)
+        (void)start(handle, end_of_stack());
+    else if (handle != NULL)
+        dlclose(handle);
+    forget_errors();
+}
+
+void agent_note_caller(const void *caller) {
+    if (!atomic_load_explicit(&agent.waiting, memory_order_relaxed))
+        return;
+    int error = errno;
+    Dl_info object;
+    if (dladdr(caller, &object) != 0 && atomic_exchange(&agent.last_stranger, object.dli_fbase) != object.dli_fbase)
+        look_at_object(&object);
     errno = error;
 }
 

@@ -18,6 +18,10 @@ struct wire_region *agent_region(void);
 const struct agent_python *agent_python(void);
 uint64_t agent_period_ns(void);
 
+/* A function that every CPython calls when it starts was called, from there. If this process was none so far, and the
+ * caller is a CPython that was loaded since, then it is one from here on. Not signal-safe. */
+void agent_note_caller(const void *caller);
+
 /* signals_install; when it fails, strobe is told. */
 void agent_install_signal(void);
 

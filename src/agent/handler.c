@@ -15,10 +15,18 @@ static bool is_in_loop(const struct agent_python *python, uint64_t program_count
     return program_counter >= python->eval && program_counter - python->eval < python->eval_bytes;
 }
 
+/* When strobe does not come to read, many samples that say less are better than few that say all: a ring that is a
+ * quarter full takes no more of each thread's C stack than its innermost functions. */
+static uint64_t most_stack_bytes(const struct wire_ring *ring) {
+    enum { LITTLE_BYTES = 256 };
+    uint64_t unread = wire_ring_position(ring) - atomic_load_explicit(&ring->slot->read, memory_order_relaxed);
+    return unread < WIRE_RING_BYTES / 4 ? WIRE_SAMPLE_MAX_STACK_WORDS * sizeof(uint64_t) : LITTLE_BYTES;
+}
+
 /* How many words above the stack pointer there are to copy: not beyond the end of the thread's stack, and when it is on
  * some other stack (a signal's, a coroutine's) not beyond what is mapped. */
 static uint32_t count_stack_words(const struct agent_thread *thread, uint64_t stack_pointer) {
-    uint64_t bytes = WIRE_SAMPLE_MAX_STACK_WORDS * sizeof(uint64_t), end = thread->walk.c_stack_end;
+    uint64_t bytes = most_stack_bytes(&thread->ring), end = thread->walk.c_stack_end;
     if (stack_pointer % sizeof(uint64_t) != 0)
         return 0;
     if (stack_pointer < end && end - stack_pointer < bytes)

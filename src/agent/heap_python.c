@@ -407,11 +407,11 @@ static void hook_all(void) {
 }
 
 void heap_python_install(void) {
-    *(void **)&python.get = dlsym(RTLD_DEFAULT, "PyMem_GetAllocator");
-    *(void **)&python.set = dlsym(RTLD_DEFAULT, "PyMem_SetAllocator");
-    *(void **)&python.get_arenas = dlsym(RTLD_DEFAULT, "PyObject_GetArenaAllocator");
-    *(void **)&python.set_arenas = dlsym(RTLD_DEFAULT, "PyObject_SetArenaAllocator");
-    *(void **)&python.is_initialised = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    *(void **)&python.get = agent_python_symbol(agent_python(), "PyMem_GetAllocator");
+    *(void **)&python.set = agent_python_symbol(agent_python(), "PyMem_SetAllocator");
+    *(void **)&python.get_arenas = agent_python_symbol(agent_python(), "PyObject_GetArenaAllocator");
+    *(void **)&python.set_arenas = agent_python_symbol(agent_python(), "PyObject_SetArenaAllocator");
+    *(void **)&python.is_initialised = agent_python_symbol(agent_python(), "Py_IsInitialized");
     python.free_threaded = agent_python()->layout.free_threaded;
     if (heap_on && python.get != NULL && python.set != NULL && python.is_initialised != NULL)
         hook_all();
@@ -423,6 +423,7 @@ AGENT_EXPORT char *setlocale(int category, const char *locale) {
     static char *(*next)(int, const char *);
     if (next == NULL)
         *(void **)&next = dlsym(RTLD_NEXT, "setlocale");
+    agent_note_caller(__builtin_return_address(0));
     if (heap_on && python.set != NULL && python.is_initialised != NULL && !python.is_initialised())
         hook_all();
     return next(category, locale);

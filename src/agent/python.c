@@ -12,21 +12,25 @@
 
 enum { FIRST_MINOR = 8, FIRST_SELF_DESCRIBED_MINOR = 13, FIRST_OWN_STATE_MINOR = 12 };
 
-static uint64_t find_address(const char *symbol) {
-    return (uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, symbol);
+void *agent_python_symbol(const struct agent_python *python, const char *name) {
+    return dlsym(python->library, name);
+}
+
+static uint64_t find_address(const struct agent_python *python, const char *symbol) {
+    return (uint64_t)(uintptr_t)agent_python_symbol(python, symbol);
 }
 
 typedef void *state_getter(void);
 
-static state_getter *find_getter(const char *symbol) {
-    return (state_getter *)(uintptr_t)find_address(symbol);
+static state_getter *find_getter(const struct agent_python *python, const char *symbol) {
+    return (state_getter *)(uintptr_t)find_address(python, symbol);
 }
 
 /* A function's size as the symbol table has it. Only glibc's loader tells. */
 static uint64_t find_size(uint64_t address) {
     enum { SYMBOL_ENTRY = 1, MAX_BYTES = 4 << 20 }; /* RTLD_DL_SYMENT (dlfcn.h of glibc) */
     int (*find)(const void *, Dl_info *, void **, int) =
-        (int (*)(const void *, Dl_info *, void **, int))(uintptr_t)find_address("dladdr1");
+        (int (*)(const void *, Dl_info *, void **, int))(uintptr_t)dlsym(RTLD_DEFAULT, "dladdr1");
     Dl_info info;
     void *entry = NULL;
     if (address == 0 || find == NULL || find(pointer_to(address), &info, &entry, SYMBOL_ENTRY) == 0 || entry == NULL ||
@@ -50,11 +54,11 @@ static uint32_t parse_version(const char *text) {
     return (uint32_t)(major << 24 | minor << 16 | micro << 8 | FINAL);
 }
 
-static uint32_t find_version(void) {
-    uint64_t exact = find_address("Py_Version"); /* 3.11+ */
+static uint32_t find_version(const struct agent_python *python) {
+    uint64_t exact = find_address(python, "Py_Version"); /* 3.11+ */
     if (exact != 0)
         return (uint32_t) * (const unsigned long *)(uintptr_t)exact;
-    const char *(*get)(void) = (const char *(*)(void))(uintptr_t)find_address("Py_GetVersion");
+    const char *(*get)(void) = (const char *(*)(void))(uintptr_t)find_address(python, "Py_GetVersion");
     return get != NULL ? parse_version(get()) : 0;
 }
 
@@ -91,26 +95,26 @@ static bool find_layout(struct agent_python *python, char *reason, size_t reason
 }
 
 static bool find_getters(struct agent_python *python) {
-    python->first_state = find_getter("PyGILState_GetThisThreadState");
-    python->current_state = find_getter("PyThreadState_GetUnchecked"); /* 3.13+ */
+    python->first_state = find_getter(python, "PyGILState_GetThisThreadState");
+    python->current_state = find_getter(python, "PyThreadState_GetUnchecked"); /* 3.13+ */
     if (python->current_state == NULL)
-        python->current_state = find_getter("_PyThreadState_UncheckedGet");
+        python->current_state = find_getter(python, "_PyThreadState_UncheckedGet");
     return python->first_state != NULL && python->current_state != NULL;
 }
 
-enum agent_python_presence agent_python_find(struct agent_python *python, char *reason, size_t reason_bytes) {
-    *python = (struct agent_python){
-        .runtime = find_address("_PyRuntime"),
-        .eval = find_address("_PyEval_EvalFrameDefault"),
-        .code_type = find_address("PyCode_Type"),
-        .unicode_type = find_address("PyUnicode_Type"),
-        .bytes_type = find_address("PyBytes_Type"),
-    };
+enum agent_python_presence agent_python_find(struct agent_python *python, void *library, char *reason,
+                                             size_t reason_bytes) {
+    *python = (struct agent_python){.library = library};
+    python->runtime = find_address(python, "_PyRuntime");
+    python->eval = find_address(python, "_PyEval_EvalFrameDefault");
+    python->code_type = find_address(python, "PyCode_Type");
+    python->unicode_type = find_address(python, "PyUnicode_Type");
+    python->bytes_type = find_address(python, "PyBytes_Type");
     (void)snprintf(reason, reason_bytes, "no CPython that exports its symbols is loaded");
     if (python->runtime == 0)
         return AGENT_PYTHON_NONE;
     (void)snprintf(reason, reason_bytes, "its CPython exports too little to look into it");
-    python->version = find_version();
+    python->version = find_version(python);
     if (python->version == 0 || python->code_type == 0 || python->unicode_type == 0 || python->bytes_type == 0 ||
         !find_getters(python) || !find_layout(python, reason, reason_bytes))
         return AGENT_PYTHON_UNKNOWN;

@@ -18,6 +18,7 @@ enum agent_python_presence {
 /* Filled once and not changed afterwards, so that signal handlers may read it. */
 struct agent_python {
     struct layout layout;
+    void *library;         /* what has its symbols, as dlsym takes it */
     uint32_t version;      /* PY_VERSION_HEX */
     uint64_t runtime;      /* _PyRuntime */
     uint64_t eval;         /* _PyEval_EvalFrameDefault; 0: not known */
@@ -31,9 +32,13 @@ struct agent_python {
     void *(*first_state)(void);
 };
 
-/* Looks for CPython among the loaded objects. It need not have been initialised. `reason` receives a line for the user
- * unless it is found. Not signal-safe. */
-enum agent_python_presence agent_python_find(struct agent_python *python, char *reason, size_t reason_bytes);
+/* Looks for CPython where `library` says: among all that the program began with (RTLD_DEFAULT), or in a handle of
+ * dlopen's, which then stays open. It need not have been initialised. `reason` receives a line for the user unless it
+ * is found. Not signal-safe. */
+enum agent_python_presence agent_python_find(struct agent_python *python, void *library, char *reason,
+                                             size_t reason_bytes);
+/* The address of one of its symbols; NULL: it has none of that name. */
+void *agent_python_symbol(const struct agent_python *python, const char *name);
 
 struct agent_thread_state {
     uint64_t address; /* of the PyThreadState; 0: the interpreter does not know this thread */

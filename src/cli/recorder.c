@@ -332,7 +332,7 @@ static enum status take_sample(struct sample_sink *sink, const struct sample *sa
     TRY(charged_stack(recorder, stack, sample, &id));
     announce(recorder);
     recorder->progress.samples++;
-    if (sample->clock != SAMPLE_CLOCK_WALL)
+    if (sample->clock == SAMPLE_CLOCK_CPU || sample->clock == SAMPLE_CLOCK_WAIT)
         TRY(write_parts(recorder, sample, thread->id, id));
     if (sample->clock == SAMPLE_CLOCK_WAIT)
         return STATUS_OK;

@@ -198,6 +198,10 @@ const char *elf_data_text(const struct elf_data *data, uint64_t address, size_t 
     return memchr(text, '\0', left < max_bytes ? left : max_bytes) != NULL ? text : NULL;
 }
 
+bool elf_data_holds(const struct elf_data *data, uint64_t address) {
+    return find_bytes(data, address, 1) != NULL;
+}
+
 bool elf_data_is_code(const struct elf_data *data, uint64_t address) {
     for (size_t i = 0; i < data->code_count; i++)
         if (address >= data->code[i].address && address - data->code[i].address < data->code[i].file_bytes)

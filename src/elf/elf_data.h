@@ -23,6 +23,8 @@ const struct elf_data_run *elf_data_runs(const struct elf_data *data, size_t *co
 bool elf_data_read_word(const struct elf_data *data, uint64_t address, uint64_t *word);
 /* A NUL-terminated text of at most max_bytes with its NUL, or NULL. */
 const char *elf_data_text(const struct elf_data *data, uint64_t address, size_t max_bytes);
+/* Whether anything that can be read is there. */
+bool elf_data_holds(const struct elf_data *data, uint64_t address);
 bool elf_data_is_code(const struct elf_data *data, uint64_t address);
 
 #endif

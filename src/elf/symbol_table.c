@@ -72,7 +72,8 @@ static int compare_entries(const void *left, const void *right) {
         return (a->start > b->start) - (a->start < b->start);
     if (a->rank != b->rank)
         return a->rank < b->rank ? -1 : 1;
-    return strcmp(a->name, b->name);
+    /* By where it stands: which of them is taken matters less than that names of any length cost nothing. */
+    return (a->name > b->name) - (a->name < b->name);
 }
 
 static void drop_aliases(struct symbol_table *table) {

@@ -31,7 +31,7 @@ static struct process *find_process(const struct agent_region *region, bool *hid
 }
 
 /* What can be had only while the process lives. What cannot costs precision, not the process. */
-static void look_at_process(struct agent_process *made) {
+static void look_at_process(struct agent_process *made, struct code_files *files) {
     struct error ignored = {0};
     const struct wire_region *facts = &made->region->facts;
     struct process *process = find_process(made->region, &made->hidden);
@@ -41,13 +41,14 @@ static void look_at_process(struct agent_process *made) {
     struct runtime_symbols symbols = {.runtime = facts->runtime,
                                       .minor_hint = (int)(facts->python_version >> 16 & 0xff)};
     made->sampled.pid = process_pid(process);
+    made->exec_count = process_exec_count(process);
     made->sampled.command = process_command(process);
     /* Its parent's id is one of its own namespace, too. */
     if (process_pid(process) != facts->pid)
         made->sampled.parent_pid = 0;
     memory_pages_init(&made->pages, process_memory(process));
     if (runtime_open(&made->runtime, process_memory(process), &made->pages.memory, &symbols, &ignored) != STATUS_OK ||
-        cpu_split_new(process, &made->runtime.layout, facts->eval_address, &made->split) != STATUS_OK)
+        cpu_split_new(process, &made->runtime.layout, facts->eval_address, files, &made->split) != STATUS_OK)
         made->split = NULL;
 }
 
@@ -89,7 +90,7 @@ enum status agent_process_new(const char *name, struct agent_region *region, con
         .start_ns = start_ns,
         .start_unix_ns = clock_unix_ns() - (now_ns - start_ns),
     };
-    look_at_process(made);
+    look_at_process(made, origin->code_files);
     *result = made;
     return agent_memory_init(&made->allocated, agent_region_header(region), &made->codes);
 }
@@ -234,9 +235,16 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
     return is_due ? tell_memory(process, sink) : STATUS_OK;
 }
 
+/* It is asked for something, as reading is what tells. */
+static bool has_execed(const struct agent_process *process) {
+    uint8_t byte = 0;
+    (void)!memory_read(process_memory(process->sampled.process), process->region->facts.runtime, &byte, sizeof byte);
+    return process_exec_count(process->sampled.process) != process->exec_count;
+}
+
 bool agent_process_alive(const struct agent_process *process) {
     if (process->sampled.process != NULL)
-        return process_alive(process->sampled.process);
+        return process_alive(process->sampled.process) && !has_execed(process);
     /* Who may not be looked at may live; who could not be found does not. */
     return process->hidden && (kill(process->sampled.pid, 0) == 0 || errno != ESRCH);
 }

@@ -24,16 +24,17 @@ struct agent_process {
     uint64_t no_slot_seen;
     uint32_t thread_count;
     uint64_t unseen_ns, stride_ns; /* as agent_reading has them */
+    unsigned exec_count;           /* of `process`, when it was opened */
     bool hidden;                   /* it is there, but may not be looked at */
     bool told;                     /* the sink knows of it */
     bool settled;                  /* it is known to be what it was forked as */
-    bool off_told;
 };
 
 /* What a session lends its processes. */
 struct agent_origin {
     uint32_t *last_serial; /* of code objects */
     uint64_t from_ns;      /* nothing of it is older */
+    struct code_files *code_files;
 };
 
 /* Takes over the region. */
@@ -47,7 +48,7 @@ enum status agent_process_free(struct agent_process *process, struct sample_sink
  * are likely to be in use, and the sink is told all of its memory. */
 enum status agent_process_drain(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
                                 void *scratch, bool is_last, uint64_t now_ns) MUST_USE;
-/* Whether it still lives, as far as can be told. */
+/* Whether it still lives, and has not become another program, as far as can be told. */
 bool agent_process_alive(const struct agent_process *process);
 /* Whether it is still the program that made the region. True when that cannot be told. */
 bool agent_process_is_same(const struct agent_process *process);

@@ -42,6 +42,7 @@ struct agent_session {
     size_t pending_count, pending_capacity;
     uint32_t process_count;
     uint32_t last_serial;
+    struct code_files *code_files;
     uint64_t from_ns, now_ns, alive_ns, searched_ns;
     void *scratch;
     enum status news_status; /* of what the folder's callback could not return */
@@ -52,7 +53,7 @@ struct agent_session {
 enum status agent_session_open(struct agent_session **result, struct error *error) {
     struct agent_session *session = calloc(1, sizeof *session);
     void *scratch = aligned_alloc(64, WIRE_RING_BYTES);
-    if (session == NULL || scratch == NULL) {
+    if (session == NULL || scratch == NULL || code_files_new(&session->code_files) != STATUS_OK) {
         free(session);
         free(scratch);
         return error_set(error, STATUS_FAILED, "there is not enough memory");
@@ -62,6 +63,7 @@ enum status agent_session_open(struct agent_session **result, struct error *erro
     session->last_serial = AGENT_CODE_FIRST_SERIAL;
     enum status status = agent_folder_open(&session->folder, error);
     if (status != STATUS_OK) {
+        code_files_free(session->code_files);
         free(scratch);
         free(session);
         return status;
@@ -74,6 +76,7 @@ void agent_session_close(struct agent_session *session) {
     if (session == NULL)
         return;
     agent_folder_close(&session->folder);
+    code_files_free(session->code_files);
     free(session->processes);
     free(session->pending);
     map_release(&session->files);
@@ -107,15 +110,15 @@ const char *agent_session_next_complaint(struct agent_session *session) {
 static void complain(struct agent_session *session, pid_t pid, const char *reason) {
     if (session->complaint_count < MAX_COMPLAINTS)
         (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
-                       "the agent does not work in process %d: %s (--no-agent samples from outside)", (int)pid, reason);
+                       "the agent does not work in process %d: %s; it is sampled from outside, as with --no-agent",
+                       (int)pid, reason);
 }
 
 void agent_session_note_missed(struct agent_session *session, pid_t pid) {
     uint64_t ignored = 0;
     if (!map_get(&session->seen, (uint64_t)pid, &ignored) && session->complaint_count < MAX_COMPLAINTS)
         (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
-                       "the agent was not loaded into process %d: only its waiting was seen (--no-agent samples from "
-                       "outside)",
+                       "the agent was not loaded into process %d: it was sampled from outside, as with --no-agent",
                        (int)pid);
 }
 
@@ -182,6 +185,9 @@ static enum status end_process(struct agent_session *session, size_t index, uint
     complain_of_threads(session, process);
     session->processes[index] = session->processes[--session->count];
     remove_file(session, process->name);
+    /* A fork that has become another program at once. */
+    if (!process->told)
+        (void)map_remove(&session->seen, (uint64_t)process->sampled.pid);
     if (process->sampled.end_ns == 0)
         process->sampled.end_ns = now_ns;
     enum status ended = agent_process_free(process, session->sink);
@@ -199,7 +205,7 @@ static enum status end_predecessors(struct agent_session *session, pid_t pid, ui
 /* Takes over the region. */
 static enum status take_region(struct agent_session *session, const char *name, struct agent_region *region,
                                uint64_t now_ns) {
-    const struct agent_origin origin = {&session->last_serial, session->from_ns};
+    const struct agent_origin origin = {&session->last_serial, session->from_ns, session->code_files};
     struct agent_process *process = NULL;
     TRY(agent_process_new(name, region, &origin, &process));
     enum status status = end_predecessors(session, process->sampled.pid, now_ns);
@@ -279,13 +285,14 @@ enum status agent_session_attend(struct agent_session *session, uint64_t now_ns)
     return session->pending_count > 0 ? try_all_pending(session, now_ns) : STATUS_OK;
 }
 
-static void look_at_state(struct agent_session *session, struct agent_process *process) {
+/* Whether its agent has switched itself off, which is said: what more there is to see is seen from outside. */
+static bool is_off(struct agent_session *session, struct agent_process *process) {
     char reason[WIRE_REASON_BYTES];
-    if (process->off_told || agent_region_state(process->region) != WIRE_OFF)
-        return;
-    process->off_told = true;
+    if (agent_region_state(process->region) != WIRE_OFF)
+        return false;
     agent_region_reason(process->region, reason);
     complain(session, process->sampled.pid, reason);
+    return true;
 }
 
 /* A fork that has not exec'd by now is a process of its own. False: it has become a program without the agent. */
@@ -304,8 +311,7 @@ enum status agent_session_drain(struct agent_session *session, uint64_t now_ns) 
         struct agent_process *process = session->processes[i];
         /* Asked first: what it wrote before it died is there by now. */
         bool alive = (!ask || agent_process_alive(process)) && is_settled(process, now_ns);
-        look_at_state(session, process);
-        if (alive)
+        if (!is_off(session, process) && alive)
             TRY(drain_process(session, process, false, now_ns));
         else
             TRY(end_process(session, i, now_ns));
@@ -320,7 +326,7 @@ enum status agent_session_finish(struct agent_session *session) {
         status = try_all_pending(session, now_ns);
     while (session->count > 0) {
         size_t last = session->count - 1;
-        look_at_state(session, session->processes[last]);
+        (void)is_off(session, session->processes[last]);
         agent_region_control(session->processes[last]->region, WIRE_CONTROL_PAUSE);
         enum status ended = end_process(session, last, clock_monotonic_ns());
         status = status == STATUS_OK ? ended : status;

@@ -28,6 +28,7 @@ enum {
     PAGE_BYTES = 4096,         /* nothing is in the first one */
     FUNCTIONS_MIN = 2,         /* that a type has at least */
     CODE_MAX_BYTES = 64 << 10, /* of a function that is looked through for its continuations */
+    ALL_CODE_MAX_BYTES = 64 << 20,
     CONTINUATIONS_MAX = 256,
     STUBS_MAX = 1 << 16,
     JUMPS_MAX = 3, /* one after the other, from a function to where its work is done */
@@ -75,6 +76,7 @@ struct c_functions {
     struct elf_file *file; /* while they are looked for */
     const struct elf_data *data;
     const struct unwind_table *table;
+    size_t code_left;    /* bytes of it that are still to be looked through */
     struct map found;    /* address → struct c_function */
     struct map prefixes; /* table of methods → what stands before their names */
     struct arena memory;
@@ -207,7 +209,7 @@ static bool is_type(const struct c_functions *functions, const uint64_t words[TY
         if (word == 0)
             continue;
         if ((kinds[i] == 's' && word > SIZE_MAX_BYTES) || (kinds[i] == 'f' && !is_function(functions, word)) ||
-            (kinds[i] == 'd' && (word < PAGE_BYTES || elf_data_text(functions->data, word, SIZE_MAX) == NULL)))
+            (kinds[i] == 'd' && (word < PAGE_BYTES || !elf_data_holds(functions->data, word))))
             return false;
         functions_found += kinds[i] == 'f';
     }
@@ -243,7 +245,7 @@ static bool is_slot(const struct c_functions *functions, uint64_t address) {
     uint64_t slot = word_at(functions, address), value = word_at(functions, address + 8);
     slot &= 0xffff; /* 3.15: the upper half has flags */
     return slot > 0 && slot <= SLOT_LAST && value != 0 &&
-           (elf_data_is_code(functions->data, value) || elf_data_text(functions->data, value, SIZE_MAX) != NULL);
+           (elf_data_is_code(functions->data, value) || elf_data_holds(functions->data, value));
 }
 
 static enum status read_slot(struct c_functions *functions, const char *name, uint64_t slot, uint64_t value) {
@@ -282,7 +284,7 @@ static enum status read_module(struct c_functions *functions, const char *name, 
     uint64_t doc = word_at(functions, address + 8), methods = word_at(functions, address + 24);
     int64_t size = (int64_t)word_at(functions, address + 16);
     if (size < -1 || size > SIZE_MAX_BYTES || methods < PAGE_BYTES ||
-        (doc != 0 && elf_data_text(functions->data, doc, SIZE_MAX) == NULL) ||
+        (doc != 0 && !elf_data_holds(functions->data, doc)) ||
         name_at(functions, word_at(functions, methods)) == NULL ||
         !is_function(functions, word_at(functions, methods + 8)))
         return STATUS_OK;
@@ -326,6 +328,22 @@ static uint64_t behind_stub(const struct c_functions *functions, uint64_t addres
     return is_function(functions, target) ? target : 0;
 }
 
+/* What the names of functions have in common: "math.*"; "" when that is nothing. NULL when there is no memory. */
+static const char *common_name(struct c_functions *functions, const char *a, const char *b) {
+    char text[NAME_MAX_BYTES];
+    const char *dot = strrchr(a, '.');
+    size_t length = dot != NULL ? (size_t)(dot - a) + 1 : 0;
+    if (strcmp(a, b) == 0)
+        return a;
+    if (length == 0 || length + 2 > sizeof text || strncmp(a, b, length) != 0)
+        return "";
+    if (strcmp(a + length, "*") == 0)
+        return a;
+    memcpy(text, a, length);
+    text[length] = '*';
+    return arena_copy_text(&functions->memory, text, length + 1);
+}
+
 /* Of what a function goes on with, several can go on with the same. */
 static enum status add_continuation(struct c_functions *functions, uint64_t target, const char *name, size_t round) {
     const struct unwind_range *range = unwind_table_find(functions->table, target);
@@ -337,8 +355,11 @@ static enum status add_continuation(struct c_functions *functions, uint64_t targ
         find(functions, range->start)->round = (uint8_t)round;
         return STATUS_OK;
     }
-    if (known->kind == C_FUNCTION_CONTINUATION && strcmp(known->name, name) != 0)
-        known->name = "";
+    const char *common =
+        known->kind == C_FUNCTION_CONTINUATION ? common_name(functions, known->name, name) : known->name;
+    if (common == NULL)
+        return STATUS_LIMIT;
+    known->name = common;
     return STATUS_OK;
 }
 
@@ -347,8 +368,10 @@ static enum status follow_jumps(struct c_functions *functions, uint64_t start, c
     uint64_t targets[CONTINUATIONS_MAX];
     const struct unwind_range *range = unwind_table_find(functions->table, start);
     size_t size = range != NULL ? (size_t)(range->end - start) : 0;
-    if (size == 0 || size > CODE_MAX_BYTES || elf_file_read(functions->file, start, code, size) != STATUS_OK)
+    if (size == 0 || size > CODE_MAX_BYTES || size > functions->code_left ||
+        elf_file_read(functions->file, start, code, size) != STATUS_OK)
         return STATUS_OK;
+    functions->code_left -= size;
     size_t count = machine_code_jumps(elf_file_machine(functions->file), code, size, start, targets, CONTINUATIONS_MAX);
     for (size_t i = 0; i < count && i < CONTINUATIONS_MAX; i++)
         TRY(add_continuation(functions, behind_stub(functions, targets[i]), name, round));
@@ -425,8 +448,11 @@ enum status c_functions_find_all(struct elf_file *file, const struct elf_data *d
     struct c_functions *functions = calloc(1, sizeof *functions);
     if (functions == NULL)
         return STATUS_FAILED;
-    *functions =
-        (struct c_functions){.file = file, .data = data, .table = table, .memory = {.limit_bytes = MEMORY_LIMIT_BYTES}};
+    *functions = (struct c_functions){.file = file,
+                                      .data = data,
+                                      .table = table,
+                                      .code_left = ALL_CODE_MAX_BYTES,
+                                      .memory = {.limit_bytes = MEMORY_LIMIT_BYTES}};
     enum status status = find_all(functions);
     map_release(&functions->prefixes);
     if (status != STATUS_OK) {

@@ -25,7 +25,7 @@ struct c_function {
     enum c_function_kind kind;
     uint8_t round; /* of C_FUNCTION_CONTINUATION: how many jumps away */
     /* What Python calls it: "sum", "list.append", "math.sqrt"; "list" for what makes a list or is run by calling one;
-     * "" when several share it. */
+     * "math.*" when several of a kind share it, "" when several of no kind do. */
     const char *name;
 };
 

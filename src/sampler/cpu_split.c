@@ -11,9 +11,7 @@
 
 #include "base/map.h"
 #include "cpython/opcode.h"
-#include "sampler/c_functions.h"
 #include "sampler/code_map.h"
-#include "sampler/eval_loop.h"
 #include "unwind/native_stack.h"
 
 #include <stdlib.h>
@@ -23,9 +21,6 @@ enum { CHAIN_MAX = 128, NAME_MAX_BYTES = 256, CALL_SITES_MAX = 1 << 12, CALLS_MA
 
 /* CPython has a compiler of its own from this minor version on (PEP 744). */
 enum { FIRST_COMPILING_MINOR = 13 };
-
-/* What the interpreter's data may be long for its C functions to be looked for in them. */
-enum { DATA_LIMIT_BYTES = 64 << 20 };
 
 /* One function on the C stack. */
 struct link {
@@ -42,30 +37,45 @@ struct chain {
 };
 
 struct cpu_split {
+    struct process *process;
+    struct code_files *files;
     struct code_map *code;
     uint32_t minor;
+    remote_addr eval_address;
     bool interpreter_looked_at;
     struct code_file *interpreter;
-    struct eval_loop loop;
-    struct c_functions *functions; /* NULL: none found */
-    struct map calls;              /* what call returns to an address: its kind and target */
-    struct map call_sites;         /* indirect calls that were seen to enter C functions, by return address */
+    const struct interpreter_code *interpreter_code; /* NULL: not known */
+    struct map calls;                                /* what call returns to an address: its kind and target */
+    struct map call_sites; /* indirect calls that were seen to enter C functions, by return address */
     char name[NAME_MAX_BYTES];
     struct chain chain;
 };
 
+/* So that the interpreter's file is at hand when the process is gone. */
+static void open_interpreter(struct cpu_split *split) {
+    struct code_place place;
+    if (split->eval_address != 0 && code_map_find(split->code, split->eval_address, &place) == STATUS_OK)
+        split->interpreter = place.file;
+    if (split->interpreter != NULL)
+        split->interpreter->kind = CODE_INTERPRETER;
+}
+
 enum status cpu_split_new(struct process *process, const struct layout *layout, remote_addr eval_address,
-                          struct cpu_split **result) {
+                          struct code_files *files, struct cpu_split **result) {
     *result = NULL;
     struct cpu_split *split = calloc(1, sizeof *split);
     if (split == NULL)
         return STATUS_FAILED;
+    split->process = process;
+    split->files = files;
     split->minor = (uint32_t)layout_minor(layout);
-    enum status status = code_map_new(process, eval_address, &split->code);
+    split->eval_address = eval_address;
+    enum status status = code_map_new(process, files, &split->code);
     if (status != STATUS_OK) {
         cpu_split_free(split);
         return status;
     }
+    open_interpreter(split);
     *result = split;
     return STATUS_OK;
 }
@@ -73,31 +83,23 @@ enum status cpu_split_new(struct process *process, const struct layout *layout, 
 void cpu_split_free(struct cpu_split *split) {
     if (split == NULL)
         return;
-    c_functions_free(split->functions);
     code_map_free(split->code);
     map_release(&split->calls);
     map_release(&split->call_sites);
     free(split);
 }
 
-/* Where the loop is and what its C functions are. */
+/* Where the loop is and what its C functions are: only when there is a sample to be told. */
 static void look_at_interpreter(struct cpu_split *split) {
     struct code_place place;
-    struct elf_data *data = NULL;
     split->interpreter_looked_at = true;
-    if (code_map_interpreter(split->code, &place) != STATUS_OK || place.file->table == NULL ||
-        elf_data_load(place.file->file, DATA_LIMIT_BYTES, &data) != STATUS_OK)
-        return;
-    split->interpreter = place.file;
-    if (eval_loop_find(place.file->file, data, place.file->table, place.address, &split->loop) != STATUS_OK)
-        split->loop.count = 0;
-    if (c_functions_find_all(place.file->file, data, place.file->table, &split->functions) != STATUS_OK)
-        split->functions = NULL;
-    elf_data_free(data);
+    if (split->interpreter != NULL && code_map_find(split->code, split->eval_address, &place) == STATUS_OK)
+        split->interpreter_code = code_file_interpreter(place.file, place.address);
 }
 
 static bool is_in_loop(const struct cpu_split *split, const struct code_place *place) {
-    return place->file != NULL && place->file == split->interpreter && eval_loop_holds(&split->loop, place->address);
+    return place->file != NULL && place->file == split->interpreter && split->interpreter_code != NULL &&
+           eval_loop_holds(&split->interpreter_code->loop, place->address);
 }
 
 /* For a place of which no table says where its caller is. A word that only looks like a return address has no call in
@@ -106,13 +108,14 @@ static bool is_return_address(void *context, remote_addr address) {
     struct cpu_split *split = context;
     struct code_place place;
     uint64_t target = 0;
-    return code_map_find(split->code, address, &place) == STATUS_OK && code_place_range(&place) != NULL &&
-           code_place_call(&place, &target) != MACHINE_CALL_NONE;
+    return code_map_find(split->code, address, &place) == STATUS_OK && place.file != NULL &&
+           code_file_range(place.file, place.address) != NULL &&
+           code_file_call(place.file, place.address, &target) != MACHINE_CALL_NONE;
 }
 
 static enum status step(struct cpu_split *split, struct native_stack *stack, const struct code_place *place) {
     struct unwind_row row;
-    if (code_place_read_row(split->code, place, &row) == STATUS_OK) {
+    if (place->file != NULL && code_file_read_row(split->files, place->file, place->address, &row) == STATUS_OK) {
         enum status status = native_stack_step(stack, &row);
         if (status != STATUS_UNREADABLE)
             return status;
@@ -131,7 +134,8 @@ static bool is_compiled_loop(struct cpu_split *split, const struct native_stack 
         code_map_find(split->code, native_stack_place(&stack), &caller) != STATUS_OK)
         return false;
     return is_in_loop(split, &caller) ||
-           (caller.file == split->interpreter && code_place_symbol(split->code, &caller, &symbol) == STATUS_OK &&
+           (caller.file != NULL && caller.file == split->interpreter &&
+            code_file_symbol(caller.file, split->process, caller.address, &symbol) == STATUS_OK &&
             strcmp(symbol.name, "_PyJIT_Entry") == 0);
 }
 
@@ -188,9 +192,9 @@ static enum machine_call call_before(struct cpu_split *split, remote_addr addres
         *target = known >> KIND_BITS;
         return (enum machine_call)(known & ((1 << KIND_BITS) - 1));
     }
-    if (address == 0 || code_map_find(split->code, address, &place) != STATUS_OK)
+    if (address == 0 || code_map_find(split->code, address, &place) != STATUS_OK || place.file == NULL)
         return MACHINE_CALL_NONE;
-    enum machine_call kind = code_place_call(&place, target);
+    enum machine_call kind = code_file_call(place.file, place.address, target);
     if (split->calls.count >= CALLS_MAX)
         map_clear(&split->calls);
     if (map_set(&split->calls, address, *target << KIND_BITS | kind) != STATUS_OK)
@@ -209,14 +213,16 @@ static void remember_call_site(struct cpu_split *split, remote_addr address, enu
 }
 
 static const struct c_function *function_at(const struct cpu_split *split, uint64_t address) {
-    return split->functions != NULL ? c_functions_find(split->functions, address) : NULL;
+    const struct interpreter_code *code = split->interpreter_code;
+    return code != NULL && code->functions != NULL ? c_functions_find(code->functions, address) : NULL;
 }
 
 /* What link `i` is, or what was called there and has gone on to it by a jump. */
 static const struct c_function *function_of(const struct cpu_split *split, size_t i, enum machine_call call,
                                             uint64_t target) {
     const struct code_place *place = &split->chain.links[i].place;
-    const struct unwind_range *range = place->file == split->interpreter ? code_place_range(place) : NULL;
+    const struct unwind_range *range =
+        place->file != NULL && place->file == split->interpreter ? code_file_range(place->file, place->address) : NULL;
     const struct c_function *function = range != NULL ? function_at(split, range->start) : NULL;
     if (call == MACHINE_CALL_DIRECT && range != NULL &&
         (function == NULL || function->kind == C_FUNCTION_CONTINUATION)) {
@@ -284,7 +290,8 @@ static const char *find_name(struct cpu_split *split, const struct link *first) 
         struct symbol symbol;
         if (link->place.file != first->place.file)
             break;
-        if (code_place_symbol(split->code, &link->place, &symbol) == STATUS_OK)
+        if (link->place.file != NULL &&
+            code_file_symbol(link->place.file, split->process, link->place.address, &symbol) == STATUS_OK)
             return plain_name(split, symbol.name);
     }
     return NULL;
@@ -344,9 +351,8 @@ static uint64_t kernel_part(const struct wire_sample *before, const struct wire_
         user_us = user_us > before->user_us ? user_us - before->user_us : 0;
         system_us = system_us > before->system_us ? system_us - before->system_us : 0;
     }
-    if (user_us + system_us == 0)
-        return 0;
-    return (uint64_t)((double)weight_ns * ((double)system_us / ((double)user_us + (double)system_us)));
+    double both_us = (double)user_us + (double)system_us;
+    return both_us > 0 ? (uint64_t)((double)weight_ns * ((double)system_us / both_us)) : 0;
 }
 
 void cpu_split_take(struct cpu_split *split, const struct wire_sample *before, const struct wire_sample *sample,

@@ -3,6 +3,7 @@
 #define STROBE_SAMPLER_CPU_SPLIT_H
 
 #include "process/process.h"
+#include "sampler/code_files.h"
 #include "sampler/sample.h"
 #include "wire/records.h"
 
@@ -11,10 +12,10 @@
  */
 struct cpu_split;
 
-/* `process` and `layout` are borrowed; the process may end meanwhile. eval_address: of _PyEval_EvalFrameDefault, 0: not
- * known. */
+/* `process`, `layout` and `files` are borrowed; the process may end meanwhile. eval_address: of
+ * _PyEval_EvalFrameDefault, 0: not known. */
 enum status cpu_split_new(struct process *process, const struct layout *layout, remote_addr eval_address,
-                          struct cpu_split **split) MUST_USE;
+                          struct code_files *files, struct cpu_split **split) MUST_USE;
 void cpu_split_free(struct cpu_split *split);
 
 /* Divides weight_ns, the CPU time between two samples of one thread; `before` is NULL for its first. `words` are the

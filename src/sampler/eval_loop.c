@@ -20,6 +20,7 @@ enum {
     HANDLERS_MIN = 128, /* different functions in a table of handlers; there are more than 200 instructions */
     JUMPS_MAX = 1 << 14,
     CODE_MAX_BYTES = 4 << 20,
+    ALL_CODE_MAX_BYTES = 64 << 20,
     ROUNDS_MAX = 8,
 };
 
@@ -30,8 +31,9 @@ struct search {
     const struct unwind_table *table;
     uint16_t machine;
     struct eval_loop *loop;
-    size_t followed; /* so many of the loop's ranges have been searched for jumps */
-    bool handlers;   /* the instructions are functions of their own */
+    size_t code_left; /* bytes of it that are still to be searched for jumps */
+    size_t tables;    /* of instructions that were found */
+    bool handlers;    /* the instructions are functions of their own */
 };
 
 static bool has_range(const struct eval_loop *loop, const struct unwind_range *range) {
@@ -72,14 +74,14 @@ static bool read_targets(const struct search *search, const uint8_t *words, stru
     return true;
 }
 
-/* Labels are in few functions, and their handlers in many. */
+/* Labels are in few functions, one of which is known, and handlers are functions themselves. */
 static bool is_instruction_table(const struct search *search, const struct targets *targets) {
-    if (targets->starts)
-        return targets->count >= HANDLERS_MIN;
-    if (targets->count > PARTS_MAX)
+    if (search->handlers)
+        return targets->starts && targets->count >= HANDLERS_MIN;
+    if (targets->starts || targets->count > PARTS_MAX)
         return false;
     for (size_t i = 0; i < targets->count; i++)
-        if (search->loop->count == 0 || has_range(search->loop, targets->ranges[i]))
+        if (has_range(search->loop, targets->ranges[i]))
             return true;
     return false;
 }
@@ -88,24 +90,32 @@ static bool is_code_word(const struct search *search, const uint8_t *word) {
     return elf_data_is_code(search->data, load_u64(word));
 }
 
-static void take_table(struct search *search, const struct targets *targets) {
-    for (size_t i = 0; i < targets->count; i++)
-        add_range(search->loop, targets->ranges[i]);
-    search->handlers = search->handlers || targets->starts;
+static void try_table(struct search *search, const uint8_t *words) {
+    struct targets targets;
+    if (!read_targets(search, words, &targets) || !is_instruction_table(search, &targets))
+        return;
+    search->tables++;
+    for (size_t i = 0; i < targets.count; i++)
+        add_range(search->loop, targets.ranges[i]);
 }
 
-/* Looks at each run of words that point to code and is as long as the instructions are many. */
-static void search_tables(struct search *search, const struct elf_data_run *run) {
-    uint64_t first = (8 - run->address % 8) % 8;
-    size_t length = 0;
-    for (uint64_t at = first; at + 8 <= run->size_bytes; at += 8) {
-        length = is_code_word(search, run->bytes + at) ? length + 1 : 0;
-        if (length == 0 || length % OPCODES != 0)
-            continue;
-        struct targets targets;
-        if (read_targets(search, run->bytes + at + 8 - 8 * OPCODES, &targets) && is_instruction_table(search, &targets))
-            take_table(search, &targets);
+/* Looks at both ends of each run of words that point to code and are no fewer than the instructions. */
+static void search_run(struct search *search, const struct elf_data_run *run) {
+    uint64_t first = (8 - run->address % 8) % 8, at = first;
+    for (size_t length = 0; at + 8 <= run->size_bytes; at += 8) {
+        bool code = is_code_word(search, run->bytes + at);
+        length = code ? length + 1 : 0;
+        bool last = at + 16 > run->size_bytes || !is_code_word(search, run->bytes + at + 8);
+        if (length >= OPCODES && (last || length % OPCODES == 0))
+            try_table(search, run->bytes + at + 8 - 8 * OPCODES);
     }
+}
+
+static void search_tables(struct search *search) {
+    size_t count = 0;
+    const struct elf_data_run *runs = elf_data_runs(search->data, &count);
+    for (size_t i = 0; i < count; i++)
+        search_run(search, &runs[i]);
 }
 
 static int compare_addresses(const void *left, const void *right) {
@@ -120,7 +130,7 @@ static bool is_part(const struct search *search, const struct unwind_range *rang
     size_t middle = 0;
     for (size_t i = 0; i < count; i++)
         middle += targets[i] != range->start;
-    return count >= HITS_MIN && (middle > 0 || search->handlers);
+    return search->handlers || (count >= HITS_MIN && middle > 0);
 }
 
 static void follow_jumps(struct search *search, const uint64_t *targets, size_t count) {
@@ -142,8 +152,10 @@ static bool search_jumps(struct search *search, uint64_t *targets, uint8_t *code
     for (size_t i = 0; i < known; i++) {
         const struct unwind_range *range = &search->loop->ranges[i];
         size_t size = (size_t)(range->end - range->start);
-        if (size > CODE_MAX_BYTES || elf_file_read(search->file, range->start, code, size) != STATUS_OK)
+        if (size > CODE_MAX_BYTES || size > search->code_left ||
+            elf_file_read(search->file, range->start, code, size) != STATUS_OK)
             continue;
+        search->code_left -= size;
         size_t found =
             machine_code_jumps(search->machine, code, size, range->start, targets + count, JUMPS_MAX - count);
         count = found < JUMPS_MAX - count ? count + found : JUMPS_MAX;
@@ -159,30 +171,36 @@ static int compare_ranges(const void *left, const void *right) {
 }
 
 static void search_all(struct search *search, uint64_t *targets, uint8_t *code) {
-    size_t run_count = 0;
-    const struct elf_data_run *runs = elf_data_runs(search->data, &run_count);
     (void)search_jumps(search, targets, code);
-    for (size_t i = 0; i < run_count; i++)
-        search_tables(search, &runs[i]);
+    search_tables(search);
+    if (search->tables == 0) {
+        search->handlers = true;
+        search_tables(search);
+        search->handlers = search->tables > 0;
+    }
     for (int round = 0; round < ROUNDS_MAX && search_jumps(search, targets, code); round++)
         continue;
 }
 
 enum status eval_loop_find(struct elf_file *file, const struct elf_data *data, const struct unwind_table *table,
                            uint64_t address, struct eval_loop *loop) {
-    struct search search = {
-        .file = file, .data = data, .table = table, .machine = elf_file_machine(file), .loop = loop};
+    struct search search = {.file = file,
+                            .data = data,
+                            .table = table,
+                            .machine = elf_file_machine(file),
+                            .loop = loop,
+                            .code_left = ALL_CODE_MAX_BYTES};
+    const struct unwind_range *entry = unwind_table_find(table, address);
     uint64_t *targets = malloc(JUMPS_MAX * sizeof *targets);
     uint8_t *code = malloc(CODE_MAX_BYTES);
     loop->count = 0;
-    const struct unwind_range *entry = address != 0 ? unwind_table_find(table, address) : NULL;
-    if (entry != NULL)
+    if (entry != NULL && targets != NULL && code != NULL) {
         add_range(loop, entry);
-    if (targets != NULL && code != NULL)
         search_all(&search, targets, code);
+        qsort(loop->ranges, loop->count, sizeof loop->ranges[0], compare_ranges);
+    }
     free(targets);
     free(code);
-    qsort(loop->ranges, loop->count, sizeof loop->ranges[0], compare_ranges);
     return loop->count > 0 ? STATUS_OK : STATUS_NOT_FOUND;
 }
 

@@ -13,8 +13,8 @@ struct eval_loop {
     size_t count;
 };
 
-/* `address`: of _PyEval_EvalFrameDefault in the file's own numbering; 0: not known. STATUS_NOT_FOUND when there is no
- * such loop. */
+/* `address`: of _PyEval_EvalFrameDefault in the file's own numbering. STATUS_NOT_FOUND when no function is known there.
+ */
 enum status eval_loop_find(struct elf_file *file, const struct elf_data *data, const struct unwind_table *table,
                            uint64_t address, struct eval_loop *loop) MUST_USE;
 

@@ -9,6 +9,9 @@
 /* How much slower one side may be than the other. */
 static const uint64_t LINGER_NS = 500 * NS_PER_MS;
 
+/* So soon a process is known to the agent, if there is one. */
+static const uint64_t GRACE_NS = 100 * NS_PER_MS;
+
 enum { SIDES = 2 };
 
 struct roster_thread {
@@ -16,7 +19,9 @@ struct roster_thread {
     struct sampled_thread *sides[SIDES];
     bool seen[SIDES];
     char *name;
-    uint64_t ended_ns; /* when no side had it any more */
+    uint64_t inside_cpu_ns;  /* what its clock said when it was last seen from inside, */
+    uint64_t outside_cpu_ns; /* and what was known outside then */
+    uint64_t ended_ns;       /* when no side had it any more */
 };
 
 struct roster_process {
@@ -27,6 +32,7 @@ struct roster_process {
     struct roster_thread **threads;
     size_t thread_count, thread_capacity;
     struct map by_native_id; /* -> struct roster_thread, the last with that id */
+    uint64_t undecided_ns;   /* since when it has not been known whether there is an agent */
     uint64_t ended_ns;
 };
 
@@ -166,10 +172,12 @@ static size_t index_of(const struct roster_process *process, const struct roster
     return index;
 }
 
-/* The agent's clock is exact. */
+/* The agent's clock is exact. What comes when there is no agent any more is added. */
 static void take_cpu(struct roster_thread *thread, const struct sampled_thread *told, int side) {
     if (side == ROSTER_INSIDE || !thread->seen[ROSTER_INSIDE])
         thread->merged.cpu_ns = told->cpu_ns;
+    else if (told->process->company == SAMPLE_COMPANY_NONE && told->cpu_ns >= thread->outside_cpu_ns)
+        thread->merged.cpu_ns = thread->inside_cpu_ns + (told->cpu_ns - thread->outside_cpu_ns);
 }
 
 static enum status thread_ended(struct sample_sink *sink, struct sampled_thread *told) {
@@ -177,6 +185,11 @@ static enum status thread_ended(struct sample_sink *sink, struct sampled_thread 
     struct roster_thread *thread = told->receiver;
     struct roster_process *process = told->process->receiver;
     take_cpu(thread, told, side->index);
+    if (side->index == ROSTER_INSIDE) {
+        const struct sampled_thread *outside = thread->sides[ROSTER_OUTSIDE];
+        thread->inside_cpu_ns = thread->merged.cpu_ns;
+        thread->outside_cpu_ns = outside != NULL ? outside->cpu_ns : 0;
+    }
     thread->sides[side->index] = NULL;
     told->receiver = NULL;
     if (!is_gone(thread))
@@ -233,6 +246,20 @@ static struct roster_process *find_process(const struct roster *roster, const st
     return NULL;
 }
 
+/* What the engine outside is to tell of it. */
+static void note_company(struct roster_process *process, uint64_t now_ns) {
+    struct sampled_process *outside = process->sides[ROSTER_OUTSIDE];
+    if (outside == NULL)
+        return;
+    if (process->sides[ROSTER_INSIDE] != NULL)
+        outside->company = SAMPLE_COMPANY_AGENT;
+    else if (outside->company == SAMPLE_COMPANY_AGENT || process->undecided_ns == 0) {
+        outside->company = SAMPLE_COMPANY_UNKNOWN;
+        process->undecided_ns = now_ns;
+    } else if (now_ns > process->undecided_ns && now_ns - process->undecided_ns >= GRACE_NS)
+        outside->company = SAMPLE_COMPANY_NONE;
+}
+
 static enum status add_process(struct roster *roster, const struct sampled_process *told,
                                struct roster_process **result) {
     TRY(reserve((void **)&roster->processes, &roster->capacity, roster->count + 1));
@@ -277,6 +304,7 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
     process->seen[side->index] = true;
     told->receiver = process;
     merge_process(process, told);
+    note_company(process, clock_monotonic_ns());
     return roster->sink->process_started(roster->sink, &process->merged);
 }
 
@@ -301,6 +329,7 @@ static enum status process_ended(struct sample_sink *sink, struct sampled_proces
     uint64_t end_ns = told->end_ns != 0 ? told->end_ns : now_ns;
     process->merged.end_ns = end_ns > process->merged.end_ns ? end_ns : process->merged.end_ns;
     process->ended_ns = now_ns;
+    note_company(process, now_ns);
     return sweep(side->roster, now_ns > LINGER_NS ? now_ns - LINGER_NS : 0);
 }
 
@@ -317,6 +346,8 @@ static enum status take_sample(struct sample_sink *sink, const struct sample *to
 
 static enum status idle(struct sample_sink *sink, uint64_t now_ns) {
     struct roster *roster = side_of(sink)->roster;
+    for (size_t i = 0; i < roster->count; i++)
+        note_company(roster->processes[i], now_ns);
     TRY(sweep(roster, now_ns > LINGER_NS ? now_ns - LINGER_NS : 0));
     return roster->sink->idle(roster->sink, now_ns);
 }

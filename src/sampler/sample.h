@@ -28,7 +28,14 @@ struct sample_frame {
 
 enum sample_gil { SAMPLE_GIL_NONE, SAMPLE_GIL_HELD, SAMPLE_GIL_WAITING };
 
-/* A process that is sampled. `receiver` belongs to who receives the samples. */
+/* Whether the CPU time of a process seen from outside is told from inside. */
+enum sample_company {
+    SAMPLE_COMPANY_UNKNOWN,
+    SAMPLE_COMPANY_AGENT,
+    SAMPLE_COMPANY_NONE, /* there is no agent in it, or none any more */
+};
+
+/* A process that is sampled. `receiver` and `company` belong to who receives the samples. */
 struct sampled_process {
     uint32_t number;         /* from 0, in the order of their discovery */
     struct process *process; /* NULL: it is gone */
@@ -41,6 +48,7 @@ struct sampled_process {
     uint64_t start_unix_ns;
     uint64_t end_ns; /* set before it is told to have ended; 0: at that moment */
     void *receiver;
+    enum sample_company company;
 };
 
 /* Running totals since sampling began. */
@@ -63,9 +71,10 @@ struct sampled_thread {
 
 /* What a sample's weight is. */
 enum sample_clock {
-    SAMPLE_CLOCK_WALL, /* all time, or that in which the thread ran or had the GIL, as the mode says */
-    SAMPLE_CLOCK_CPU,  /* the thread's own CPU clock: the agent's samples */
-    SAMPLE_CLOCK_WAIT, /* wall time without CPU time */
+    SAMPLE_CLOCK_WALL,    /* all time, or that in which the thread ran or had the GIL, as the mode says */
+    SAMPLE_CLOCK_CPU,     /* the thread's own CPU clock: the agent's samples */
+    SAMPLE_CLOCK_WAIT,    /* wall time without CPU time */
+    SAMPLE_CLOCK_CPU_SUM, /* the thread's own CPU clock, seen from outside: the parts are not known */
 };
 
 /* The parts of a CPU clock's weight. */

@@ -158,7 +158,9 @@ static enum status end_thread(struct target *target, size_t index) {
     struct target_thread *thread = target->threads[index];
     target->threads[index] = target->threads[--target->thread_count];
     enum status status = target_thread_end_sleep(thread, target->sink, &target->counters);
-    enum status ended = target->sink->thread_ended(target->sink, &thread->sampled);
+    enum status ended = target_thread_end_work(thread, target->sink, &target->counters);
+    status = status == STATUS_OK ? ended : status;
+    ended = target->sink->thread_ended(target->sink, &thread->sampled);
     status = status == STATUS_OK ? ended : status;
     target_thread_release(thread);
     free((char *)(uintptr_t)thread->sampled.name);

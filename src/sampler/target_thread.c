@@ -226,13 +226,13 @@ static bool is_wanted(const struct target_thread *thread, enum sampling_mode mod
     return weight_ns > 0;
 }
 
-static enum status hand_on_wait(struct target_thread *thread, struct sample_sink *sink,
-                                struct sample_counters *counters, uint64_t time_ns, uint64_t weight_ns) {
+static enum status hand_on(struct target_thread *thread, struct sample_sink *sink, struct sample_counters *counters,
+                           enum sample_clock clock, uint64_t time_ns, uint64_t weight_ns) {
     struct sample sample = {
         .thread = &thread->sampled,
         .time_ns = time_ns,
         .weight_ns = weight_ns,
-        .clock = SAMPLE_CLOCK_WAIT,
+        .clock = clock,
         .state = thread->run,
         .gil = thread->gil,
         .frames = thread->frames,
@@ -258,14 +258,37 @@ static enum status charge_wait(struct target_thread *thread, struct sample_sink 
     uint64_t weight_ns = wall_ns > other_ns ? wall_ns - other_ns : 0;
     thread->sampled_ns = until_ns;
     thread->wait.charged_ns += weight_ns;
-    return hand_on_wait(thread, sink, counters, until_ns, weight_ns);
+    return hand_on(thread, sink, counters, SAMPLE_CLOCK_WAIT, until_ns, weight_ns);
 }
 
 /* The same for the time in which it was ready and others had the processors: the place that it runs at waited. */
 static enum status charge_delay(struct target_thread *thread, const struct thread_look *look) {
     uint64_t delay_ns = thread->activity.delay_ns - thread->wait.charged_delay_ns;
     thread->wait.charged_delay_ns = thread->activity.delay_ns;
-    return hand_on_wait(thread, look->sink, look->counters, look->now_ns, delay_ns);
+    return hand_on(thread, look->sink, look->counters, SAMPLE_CLOCK_WAIT, look->now_ns, delay_ns);
+}
+
+/* CPU time that the agent does not tell: none is there. While it is not known whether there is one, nothing is told. */
+static uint64_t untold_cpu(struct target_thread *thread) {
+    if (thread->sampled.process->company == SAMPLE_COMPANY_AGENT)
+        thread->told_cpu_ns = thread->sampled.cpu_ns;
+    return thread->sampled.process->company == SAMPLE_COMPANY_NONE && thread->sampled.cpu_ns > thread->told_cpu_ns
+               ? thread->sampled.cpu_ns - thread->told_cpu_ns
+               : 0;
+}
+
+/* Charges the stack at hand, which is one that ran, with all CPU time that no stack was charged with yet: so the sums
+ * are exact, and each place that a thread works at gets its share by the chance of being seen there. */
+static enum status charge_work(struct target_thread *thread, struct sample_sink *sink, struct sample_counters *counters,
+                               uint64_t now_ns) {
+    uint64_t weight_ns = untold_cpu(thread);
+    thread->told_cpu_ns += weight_ns;
+    return hand_on(thread, sink, counters, SAMPLE_CLOCK_CPU_SUM, now_ns, weight_ns);
+}
+
+enum status target_thread_end_work(struct target_thread *thread, struct sample_sink *sink,
+                                   struct sample_counters *counters) {
+    return charge_work(thread, sink, counters, clock_monotonic_ns());
 }
 
 /* A long sleep is one sample, handed on when it is over, or now and then. */
@@ -298,7 +321,9 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
     thread->sampled.cpu_ns = now.cpu_ns - thread->cpu_start_ns;
     thread->has_stack = false;
     bool runs = thread->run == THREAD_RUNNING;
-    if (runs && now.delay_ns - thread->wait.charged_delay_ns < LEAST_DELAY_NS)
+    bool delayed = now.delay_ns - thread->wait.charged_delay_ns >= LEAST_DELAY_NS;
+    bool worked = untold_cpu(thread) > 0;
+    if (runs && !delayed && !worked)
         return STATUS_OK;
     read_gil(thread, look);
     TRY(read_stack(thread, look, false, &unchanged, &taken));
@@ -306,8 +331,10 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
         return STATUS_OK;
     if (unchanged < thread->wait.unchanged)
         thread->wait.unchanged = unchanged;
+    if (runs && worked)
+        TRY(charge_work(thread, look->sink, look->counters, look->now_ns));
     if (runs)
-        return charge_delay(thread, look);
+        return delayed ? charge_delay(thread, look) : STATUS_OK;
     thread->has_stack = true;
     return charge_wait(thread, look->sink, look->counters, look->now_ns);
 }

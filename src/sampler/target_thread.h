@@ -33,6 +33,7 @@ struct target_thread {
         uint64_t asleep_ns;          /* when it was last seen asleep where its stack is still the same; 0: not */
         size_t unchanged; /* so many frames are as they were when last handed on: not all stacks that are read are */
     } wait;
+    uint64_t told_cpu_ns; /* of the CPU time since watching began, what needs no telling any more */
     bool activity_known;
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool listed;                  /* mark of the list's last reading */
@@ -61,6 +62,9 @@ enum status target_thread_read_before_pause(struct target_thread *thread, uint64
 enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) MUST_USE;
 /* The same in SAMPLING_WAIT. */
 enum status target_thread_look_waiting(struct target_thread *thread, const struct thread_look *look) MUST_USE;
+/* Hands on what is left of a thread's CPU time: before it ends. */
+enum status target_thread_end_work(struct target_thread *thread, struct sample_sink *sink,
+                                   struct sample_counters *counters) MUST_USE;
 /* Hands on the wait of a thread that was asleep at the last look: before it ends, or its stack is forgotten. */
 enum status target_thread_end_sleep(struct target_thread *thread, struct sample_sink *sink,
                                     struct sample_counters *counters) MUST_USE;

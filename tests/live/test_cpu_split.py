@@ -120,14 +120,19 @@ def test_operators_of_numpy(python, run, extension):
     assert distance(ran.native_percent("case_numpy_operators"), low, high) == 0
 
 
+def allowed(percent, ran, function):
+    """A call that keeps the kernel busy for long is one sample of much weight; ticks come 100 times a second at the
+    least."""
+    seconds = sum(ran.seconds(function, part) for part in ("python", "native", "kernel"))
+    return BULK + DEVIATIONS * chance(percent, min(ran.samples(function), 100 * seconds))
+
+
 @pytest.mark.timeout(TIMEOUT_S + 60)
 def test_bulk(python, run):
-    ran = run(python, TARGETS / "bulk.py", SECONDS / 3)
+    ran = run(python, TARGETS / "bulk.py", SECONDS / 2)
     for function, truth in ran.truth.items():
-        assert abs(ran.kernel_percent(function) - 100 * truth["system"]) < BULK + DEVIATIONS * chance(
-            100 * truth["system"], ran.samples(function)
-        ), (function, truth)
-        if truth["part"] in ("python", "native") and truth["system"] < 0.5:
-            percent = ran.native_percent(function)
-            wanted = 100 if truth["part"] == "native" else 0
-            assert abs(percent - wanted) < BULK + DEVIATIONS * chance(wanted, ran.samples(function)), function
+        system = 100 * truth["system"]
+        assert abs(ran.kernel_percent(function) - system) < allowed(system, ran, function), (function, truth)
+        if truth["part"] in ("python", "native") and system < 50:
+            native = 100 if truth["part"] == "native" else 0
+            assert abs(ran.native_percent(function) - native) < allowed(native, ran, function), function

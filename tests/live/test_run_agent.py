@@ -70,7 +70,7 @@ def test_cpu_time_of_each_function(python, run):
     for name, of in truth["functions"].items():
         # Two turns, each of which has a beginning and an end.
         assert ran.cpu(name) == pytest.approx(of["cpu_s"], abs=4 * TICK_S), name
-        assert ran.cpu(name) / whole == pytest.approx(of["cpu_s"] / whole, abs=0.025), name
+        assert ran.cpu(name) / whole == pytest.approx(of["cpu_s"] / whole, abs=0.02), name
     assert ran.report["mode"] == "run" and ran.report["clock"] == "cpu"
 
 
@@ -84,7 +84,7 @@ def test_parts_of_cpu_time(python, run):
 
 
 def test_waiting_of_each_function(python, run):
-    kinds = ["burn_python", "wait_sleep", "wait_select", "wait_lock", "wait_often"]
+    kinds = ["burn_python", "wait_sleep", "wait_select", "wait_socket", "wait_lock", "wait_often"]
     ran = run("--", python.path, TARGETS / "measured.py", 0.3, *kinds)
     # On a busy machine what burns waits for a processor; and strobe does, too: looks that it missed are an uncertainty.
     bound_s = (4 + ran.report["samples"]["missed"]) * WAIT_PERIOD_S

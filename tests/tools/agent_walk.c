@@ -283,7 +283,7 @@ EXPORT double walk_measure(int64_t looks, int64_t flush_bytes) {
 
 /* "" when this process can look at itself, else why not. */
 EXPORT const char *walk_open(void) {
-    if (agent_python_find(&python, reason, sizeof reason) == AGENT_PYTHON_FOUND && !codes_watch(&python))
+    if (agent_python_find(&python, RTLD_DEFAULT, reason, sizeof reason) == AGENT_PYTHON_FOUND && !codes_watch(&python))
         (void)snprintf(reason, sizeof reason, "code objects cannot be watched");
     return reason;
 }

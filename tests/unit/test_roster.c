@@ -1,5 +1,7 @@
 #include "sampler/roster.h"
 
+#include "base/clock.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -243,12 +245,73 @@ static void test_others_are_others(void **state) {
     assert_int_equal(heard.ended_processes, 3);
 }
 
+static void pass(struct sample_sink *side, uint64_t now_ns) {
+    assert_int_equal(side->idle(side, now_ns), STATUS_OK);
+}
+
+/* Who sees from outside is told whether there is an agent: after a while, for it may only be late. */
+static void test_who_has_no_agent(void **state) {
+    (void)state;
+    struct heard heard;
+    struct sample_sink *sides[2];
+    struct roster *roster = open_roster(&heard, sides);
+    struct sampled_process outside = {.pid = 7}, inside = {.pid = 7};
+    start(sides[ROSTER_OUTSIDE], &outside);
+    uint64_t now_ns = clock_monotonic_ns();
+    pass(sides[0], now_ns);
+    assert_int_equal(outside.company, SAMPLE_COMPANY_UNKNOWN);
+    pass(sides[0], now_ns + NS_PER_S);
+    assert_int_equal(outside.company, SAMPLE_COMPANY_NONE);
+    start(sides[ROSTER_INSIDE], &inside);
+    assert_int_equal(outside.company, SAMPLE_COMPANY_AGENT);
+    pass(sides[0], now_ns + NS_PER_S);
+    assert_int_equal(outside.company, SAMPLE_COMPANY_AGENT);
+    end(sides[ROSTER_INSIDE], &inside, 0);
+    assert_int_equal(outside.company, SAMPLE_COMPANY_UNKNOWN);
+    pass(sides[0], clock_monotonic_ns());
+    assert_int_equal(outside.company, SAMPLE_COMPANY_UNKNOWN);
+    pass(sides[0], clock_monotonic_ns() + NS_PER_S);
+    assert_int_equal(outside.company, SAMPLE_COMPANY_NONE);
+    end(sides[ROSTER_OUTSIDE], &outside, 0);
+    assert_int_equal(roster_free(roster), STATUS_OK);
+}
+
+/* What a thread uses when its agent is gone is added to what the agent saw. */
+static void test_the_agent_leaves(void **state) {
+    (void)state;
+    struct heard heard;
+    struct sample_sink *sides[2];
+    struct roster *roster = open_roster(&heard, sides);
+    struct sampled_process outside = {.pid = 7}, inside = {.pid = 7};
+    struct sampled_thread seen = {.process = &outside, .native_id = 8, .cpu_ns = 90};
+    struct sampled_thread own = {.process = &inside, .native_id = 8, .cpu_ns = 100};
+    start(sides[ROSTER_OUTSIDE], &outside);
+    start(sides[ROSTER_INSIDE], &inside);
+    start_thread(sides[ROSTER_OUTSIDE], &seen);
+    start_thread(sides[ROSTER_INSIDE], &own);
+    end_thread(sides[ROSTER_INSIDE], &own);
+    end(sides[ROSTER_INSIDE], &inside, 0);
+    for (int alone = 0; alone < 2; alone++) {
+        const struct sample sample = {.thread = &seen};
+        seen.cpu_ns += 10;
+        assert_int_equal(sides[ROSTER_OUTSIDE]->sample(sides[ROSTER_OUTSIDE], &sample), STATUS_OK);
+        assert_int_equal(heard.sampled->cpu_ns, alone ? 120 : 100);
+        pass(sides[0], clock_monotonic_ns() + NS_PER_S);
+    }
+    end_thread(sides[ROSTER_OUTSIDE], &seen);
+    assert_int_equal(heard.last_thread.cpu_ns, 120);
+    end(sides[ROSTER_OUTSIDE], &outside, 0);
+    assert_int_equal(roster_free(roster), STATUS_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_sides_are_one),
         cmocka_unit_test(test_one_side_alone),
         cmocka_unit_test(test_exec),
         cmocka_unit_test(test_others_are_others),
+        cmocka_unit_test(test_who_has_no_agent),
+        cmocka_unit_test(test_the_agent_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

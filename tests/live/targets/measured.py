@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import select
+import socket
 import sys
 import threading
 import time
@@ -21,6 +22,7 @@ NUMBERS = list(range(3000))
 ZERO = open("/dev/zero", "rb", buffering=0)
 ROOM = bytearray(1 << 20)
 PIPE = os.pipe()
+SOCKETS = socket.socketpair()
 TAKEN = threading.Lock()
 TAKEN.acquire()
 
@@ -65,6 +67,14 @@ def wait_select(clock, seconds):
     select.select([PIPE[0]], [], [], seconds)
 
 
+def wait_socket(clock, seconds):
+    SOCKETS[0].settimeout(seconds)
+    try:
+        SOCKETS[0].recv(1)
+    except socket.timeout:
+        pass
+
+
 def wait_lock(clock, seconds):
     TAKEN.acquire(timeout=seconds)
 
@@ -75,7 +85,9 @@ def wait_often(clock, seconds):
         time.sleep(0.002)
 
 
-KINDS = [burn_python, burn_sorted, burn_zlib, burn_hash, burn_kernel, wait_sleep, wait_select, wait_lock, wait_often]
+BURNING = [burn_python, burn_sorted, burn_zlib, burn_hash, burn_kernel]
+WAITING = [wait_sleep, wait_select, wait_socket, wait_lock, wait_often]
+KINDS = BURNING + WAITING
 
 
 def measured(spent, kind, seconds):

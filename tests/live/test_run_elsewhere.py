@@ -1,0 +1,142 @@
+"""`strobe run` where the agent is not what everything is seen with: it comes late, not at all, or gives up."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from harness import TARGETS
+from test_places import environment_of, library_of
+from test_run_agent import BURN, TICK_S, run  # noqa: F401 (a fixture)
+
+# From outside, CPU time is charged a hundred times a second to where a thread is then; strobe needs up to 0.2 s to know
+# that there is no agent, and whatever was used meanwhile is charged to where the thread is first seen.
+LOOK_S = 0.01
+DECIDING_S = 0.3
+
+THREADS = BURN + """
+import json, threading
+spent = {}
+def work():
+    start = time.thread_time()
+    burn(0.2)
+    spent["work"] = time.thread_time() - start
+def root():
+    start = time.thread_time()
+    burn(0.2)
+    spent["root"] = time.thread_time() - start
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+root()
+print(json.dumps(spent))
+"""
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("embedder") / "application"
+    subprocess.run(["cc", "-O1", "-o", path, TARGETS / "embed_late.c", "-ldl"], check=True)
+    return path
+
+
+@pytest.mark.parametrize("scope", ["global", "local"])
+def test_a_program_that_loads_python_late(python, run, tmp_path, embedder, scope):  # noqa: F811
+    if not python.shared:
+        pytest.skip("no libpython to load")
+    (tmp_path / "x.py").write_text(THREADS)
+    environment = dict(os.environ, **environment_of(python))
+    ran = run("--", embedder, library_of(python), scope, "x.py", env=environment)
+    assert not [line for line in ran.result.stderr.splitlines() if line.startswith("strobe: the agent")], ran.result
+    for name, seconds in json.loads(ran.result.stdout).items():
+        assert ran.functions(name, "total_cpu_s") == pytest.approx(seconds, abs=3 * TICK_S), name
+        # By the agent, who knows the parts.
+        native = sum(row["cpu_s"]["native"] for row in ran.report["functions"] if row["function"] == "burn")
+        assert native > 0.2
+    assert ran.report["memory"]["peak_bytes"] > 0
+
+
+# Three kinds of work, and as much waiting, of a length at which looks are many.
+ALONE = BURN + """
+import json
+def first(): burn(0.5)
+def second(): burn(0.3)
+def rest(): time.sleep(0.3)
+before = time.process_time()
+for part in first, second, rest: part()
+print(json.dumps([before, time.process_time()]), flush=True)
+"""
+
+
+def assert_seen_from_outside(ran, before, whole):
+    first, second = ran.functions("first", "total_cpu_s"), ran.functions("second", "total_cpu_s")
+    assert first == pytest.approx(0.5, abs=DECIDING_S + 2 * TICK_S) and second == pytest.approx(0.3, abs=0.05)
+    # All that the process used since it was first seen is charged to some place: what it used before is at most its
+    # start.
+    total = sum(row["self_cpu_s"] for row in ran.report["functions"] if "self_cpu_s" in row)
+    assert whole - before - 5 * TICK_S <= total <= whole + 0.1
+    waited = ran.functions("rest", "total_wait_s")
+    assert waited == pytest.approx(0.3, abs=(3 + ran.report["samples"]["missed"]) * LOOK_S)
+
+
+def said_of(ran):
+    return [line for line in ran.result.stderr.splitlines() if line.startswith("strobe: the agent")]
+
+
+def test_a_child_without_the_agent(python, run, tmp_path):  # noqa: F811
+    """One whose environment was emptied."""
+    (tmp_path / "x.py").write_text(ALONE)
+    code = "import subprocess, sys; subprocess.run([sys.executable, 'x.py'], env={}, check=True)"
+    ran = run("--", python.path, "-c", code)
+    assert_seen_from_outside(ran, *json.loads(ran.result.stdout))
+    (said,) = said_of(ran)
+    assert "was not loaded into process" in said and "sampled from outside" in said
+
+
+def test_a_program_that_drops_the_agent(any_python, run, tmp_path):  # noqa: F811
+    """It becomes the same interpreter again, without the agent's environment."""
+    (tmp_path / "x.py").write_text(ALONE)
+    code = BURN + "def early(): burn(0.2)\nearly()\nos.execve(sys.executable, [sys.executable, 'x.py'], {})"
+    ran = run("--", any_python.path, "-c", code)
+    assert ran.functions("early", "total_cpu_s") == pytest.approx(0.2, abs=2 * TICK_S)
+    before, whole = json.loads(ran.result.stdout)
+    first, second = ran.functions("first", "total_cpu_s"), ran.functions("second", "total_cpu_s")
+    # How soon it is noticed that the agent is gone adds to what is not known.
+    assert 0.5 - 1.5 * DECIDING_S < first < 0.5 + DECIDING_S and second == pytest.approx(0.3, abs=0.05)
+
+
+def test_an_agent_that_gave_up(any_python, run, tmp_path):  # noqa: F811
+    """A limit on the size of files leaves no room for what is shared."""
+    (tmp_path / "x.py").write_text(ALONE)
+    ran = run("--", "sh", "-c", 'ulimit -f 100; exec "$0" x.py', any_python.path)
+    assert_seen_from_outside(ran, *json.loads(ran.result.stdout))
+    (said,) = said_of(ran)
+    assert "ulimit -f" in said and "sampled from outside" in said
+
+
+STARVED = BURN + """
+import json, signal
+def first(): burn(0.4)
+def second(): burn(0.4)
+strobe, more = os.getppid(), float(sys.argv[1])
+os.kill(strobe, signal.SIGSTOP)
+first()
+second()
+burn(more)
+os.kill(strobe, signal.SIGCONT)
+def after(): burn(0.1)
+after()
+print(json.dumps([time.thread_time()]), flush=True)
+"""
+
+
+def test_strobe_gets_no_processor(any_python, run, tmp_path):  # noqa: F811
+    """A ring holds a second of samples of C functions, at a thousand ticks a second a third of that; what comes when it
+    is full is counted, and its time is charged to what comes after it."""
+    (tmp_path / "x.py").write_text(STARVED)
+    ran = run("--", any_python.path, "x.py", 2)
+    (whole,) = json.loads(ran.result.stdout)
+    total = sum(row["self_cpu_s"] for row in ran.report["functions"] if "self_cpu_s" in row)
+    assert whole - 0.05 < total < whole + 0.3
+    assert ran.report["samples"]["missed"] > 0
+    assert ran.functions("first", "total_cpu_s") > 0.2
