@@ -38,7 +38,9 @@ struct agent_memory {
     uint64_t inherited_bytes, stride_bytes, lost_records;
     struct sample_change *changes;
     size_t change_capacity;
-    const struct agent_thread *main; /* the main thread; NULL: not known, or gone */
+    uint64_t lost_bytes, lost_told_bytes; /* what the lost records stand for, and how much of it is charged */
+    struct map starts;                    /* WIRE_START's id -> path */
+    struct agent_thread *main;            /* the main thread; NULL: not known, or gone */
     bool main_had_frames;
 };
 
@@ -46,6 +48,9 @@ struct agent_memory {
 enum status agent_memory_init(struct agent_memory *memory, const struct wire_region *facts,
                               struct agent_codes *codes) MUST_USE;
 void agent_memory_release(struct agent_memory *memory);
+
+/* Whether nothing is left to learn of where a thread was started; 0: it is not said. */
+bool agent_memory_knows_start(const struct agent_memory *memory, uint64_t starter_id);
 
 /* The rings are read from here on. */
 void agent_memory_begin(struct agent_memory *memory, uint64_t now_ns);

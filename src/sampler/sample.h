@@ -17,6 +17,7 @@ enum sample_frame_kind {
                                    it, another thread's, are charged with */
     SAMPLE_FRAME_STARTUP,       /* of allocations only: before the first Python frame of the process */
     SAMPLE_FRAME_SHUTDOWN,      /* and behind its last */
+    SAMPLE_FRAME_LOST,          /* what the allocations stand for whose records found no room */
 };
 
 /* `code` is NULL but for SAMPLE_FRAME_PYTHON. */
