@@ -28,7 +28,7 @@ CORNERS = """
 import ctypes, time
 corners = ctypes.CDLL(os.environ['CORNERS']) #constructor
 corners.corners_thread.restype = ctypes.c_void_p
-assert corners.corners_churn(10000) > 0
+assert corners.corners_churn(1000) > 0
 blocks = [corners.corners_thread() for i in range(3)] #native
 def work():
     corners.corners_mark_thread()
