@@ -178,13 +178,14 @@ static void begin_thread(size_t grown_bytes) {
     thread->rest = draw_gap() - (int64_t)grown_bytes - thread->left;
 }
 
-/* How often the number of records is to be halved, by the room that is left in the thread's ring. When strobe does not
- * get to run, this is what loses none: each further halving of the room takes as long as the one before. Which
- * allocations are left out is a matter of chance, and the others stand for them, so that no line gains by it. */
+/* How often the number of records is to be halved, by the room that is left in the thread's ring: once when three
+ * quarters are full. When strobe does not get to run, this is what loses none: each further halving of the room takes
+ * as long as the one before. Which allocations are left out is a matter of chance, and the others stand for them, so
+ * that no line gains by it. */
 static unsigned thinning(const struct agent_thread *thread) {
     unsigned halvings = 0;
     uint64_t room = thread != NULL ? wire_ring_room(&thread->ring) : WIRE_RING_BYTES;
-    while (halvings < MAX_THINNING && room < (uint64_t)WIRE_RING_BYTES >> (halvings + 1))
+    while (halvings < MAX_THINNING && room < (uint64_t)WIRE_RING_BYTES >> (halvings + 2))
         halvings++;
     return halvings;
 }
@@ -196,10 +197,11 @@ static bool is_kept(struct heap_choice *choice) {
     return halvings == 0 || (stride_random(&heap_thread.random) & ((UINT64_C(1) << halvings) - 1)) == 0;
 }
 
-/* What is told always is sampled, too, when there is little room: as by so much longer a stride. */
+/* What is told always is sampled, too, when there is very little room: as by so much longer a stride. */
 static bool is_large_kept(size_t grown_bytes, struct heap_choice *choice) {
+    enum { SPARED_HALVINGS = 2 };
     unsigned halvings = thinning(threads_current());
-    if (halvings < 2)
+    if (halvings <= SPARED_HALVINGS)
         return true;
     uint64_t stride_bytes = heap.stride_bytes << halvings;
     struct stride_weight weight =

@@ -21,6 +21,7 @@ enum {
 static const uint64_t TELL_SHARE = 100;
 static const uint64_t SHORTEST_PERIOD_NS = 20 * NS_PER_MS;
 static const uint64_t LONGEST_PERIOD_NS = 5 * NS_PER_S;
+static const uint64_t RESIDENT_PERIOD_NS = 20 * NS_PER_MS;
 static const uint64_t BYTES_PER_S = 32 << 10;
 
 /* ------------------------------------------------------------------------------------------------ making ------ */
@@ -315,6 +316,15 @@ static enum status look_at_header(struct agent_memory *memory, const struct wire
                                                       .kind = AGENT_HEAP_FOOTPRINT});
 }
 
+void agent_memory_look(struct agent_memory *memory, const struct process *process) {
+    uint64_t resident_bytes = 0;
+    if (!memory->is_on || process == NULL || memory->pass_ns - memory->resident_ns < RESIDENT_PERIOD_NS)
+        return;
+    memory->resident_ns = memory->pass_ns;
+    if (process_read_resident(process, &resident_bytes) == STATUS_OK && resident_bytes > memory->resident_bytes)
+        memory->resident_bytes = resident_bytes;
+}
+
 static int compare_events(const void *left, const void *right) {
     const struct agent_heap_event *a = left;
     const struct agent_heap_event *b = right;
@@ -422,6 +432,7 @@ enum status agent_memory_tell(struct agent_memory *memory, struct sampled_proces
         .inherited_bytes = memory->inherited_bytes,
         .stride_bytes = memory->stride_bytes,
         .lost_records = memory->lost_records,
+        .resident_bytes = memory->resident_bytes,
     };
     if (sink->memory != NULL && (count > 0 || told.footprint_count > 0))
         status = sink->memory(sink, &told);

@@ -241,6 +241,7 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
         find_vanished(process, now_ns);
     process->counters.errors += no_slot > process->no_slot_seen ? no_slot - process->no_slot_seen : 0;
     process->no_slot_seen = no_slot;
+    agent_memory_look(&process->allocated, process->sampled.process);
     TRY(agent_memory_settle(&process->allocated, agent_region_header(process->region), is_last));
     bool is_due = process->allocated.is_on && (is_last || agent_memory_is_due(&process->allocated));
     return is_due ? tell_memory(process, sink) : STATUS_OK;

@@ -147,6 +147,7 @@ struct sample_memory {
     uint64_t inherited_bytes;                      /* of the footprint, what was there when it was forked */
     uint64_t stride_bytes;                         /* the mean distance of samples */
     uint64_t lost_records;
+    uint64_t resident_bytes; /* in RAM and no file's: the most that was seen, now and then; 0: it was not */
 };
 
 /* Receives what a sampler sees. A result other than STATUS_OK ends the sampling. */
