@@ -223,7 +223,7 @@ class Capture:
 
     def footprint(self, body):
         self.chunk.tick += body.zigzag()
-        names = "number footprint_bytes peak_bytes peak_ns inherited_bytes stride_bytes lost_records".split()
+        names = "number footprint_bytes peak_bytes peak_ns inherited_bytes stride_bytes lost_records resident_bytes".split()
         fields = dict(zip(names, body.varints(len(names))))
         points, tick, size = [], self.chunk.tick, 0
         for _ in range(body.varint()):

@@ -106,6 +106,7 @@ static void begin(bool forked, uintptr_t stack_end) {
     struct agent_thread *thread = threads_claim();
     if (thread != NULL)
         threads_begin(thread, stack_end);
+    heap_tell_early();
     atomic_store(&agent.region->magic, WIRE_MAGIC);
 }
 

@@ -10,6 +10,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+enum { KEPT_FREE_SHARE = 4 };
+
 /* The evaluation loop's own instructions say what they are; who called it does not matter. */
 static bool is_in_loop(const struct agent_python *python, uint64_t program_counter) {
     return program_counter >= python->eval && program_counter - python->eval < python->eval_bytes;
@@ -47,6 +49,11 @@ static void copy_words(uint64_t *to, uint64_t address, uint32_t count) {
 static struct wire_sample *reserve(struct wire_ring *ring, uint64_t *position, const struct walk_stack *stack,
                                    uint32_t words) {
     uint32_t new_frames = stack->count - stack->kept;
+    /* The last part is for memory: a look that is left out costs no time, as the next one stands for it. */
+    if (heap_on && wire_ring_room(ring) < WIRE_RING_BYTES / KEPT_FREE_SHARE) {
+        atomic_fetch_add_explicit(&ring->slot->lost_records, 1, memory_order_relaxed);
+        return NULL;
+    }
     struct wire_sample *sample = wire_ring_reserve(
         ring, position, WIRE_SAMPLE, sizeof *sample + new_frames * sizeof *stack->frames + words * sizeof(uint64_t));
     if (sample == NULL)

@@ -3,6 +3,7 @@
 #include "agent/agent.h"
 #include "agent/busy.h"
 #include "agent/clock.h"
+#include "agent/heap_early.h"
 #include "agent/load.h"
 #include "agent/stride.h"
 #include "agent/threads.h"
@@ -15,7 +16,8 @@
 enum {
     OWNER_PAGE_BYTES = 4096, /* or less than a page: all of it is wiped */
     PENDING = 32,
-    UNDELIVERED = 256,
+    UNDELIVERED = 2048,
+    MAX_THINNING = 12,
     RETRY_BYTES = 64 << 20, /* a thread that has no ring asks again after so much */
 };
 static const int64_t NEVER = INT64_MAX / 4;
@@ -27,6 +29,7 @@ bool heap_on = true;
 static struct {
     uint64_t stride_bytes;
     uint64_t seed; /* 0: none was given */
+    bool begun;    /* a region was there, if it is not now */
     _Atomic(struct wire_region *) region;
     _Atomic uint64_t last_id;
     _Atomic uint64_t threads;
@@ -87,7 +90,7 @@ void heap_begin(struct wire_region *region, bool forked) {
         region->inherited_bytes = heap.inherited_bytes;
         atomic_store(&region->footprint_bytes, heap.inherited_bytes);
     }
-    heap_on = true;
+    heap_on = heap.begun = true;
     atomic_store(&heap.region, region);
 }
 
@@ -175,6 +178,38 @@ static void begin_thread(size_t grown_bytes) {
     thread->rest = draw_gap() - (int64_t)grown_bytes - thread->left;
 }
 
+/* How often the number of records is to be halved, by the room that is left in the thread's ring: once when three
+ * quarters are full. When strobe does not get to run, this is what loses none: each further halving of the room takes
+ * as long as the one before. Which allocations are left out is a matter of chance, and the others stand for them, so
+ * that no line gains by it. */
+static unsigned thinning(const struct agent_thread *thread) {
+    unsigned halvings = 0;
+    uint64_t room = thread != NULL ? wire_ring_room(&thread->ring) : WIRE_RING_BYTES;
+    while (halvings < MAX_THINNING && room < (uint64_t)WIRE_RING_BYTES >> (halvings + 2))
+        halvings++;
+    return halvings;
+}
+
+static bool is_kept(struct heap_choice *choice) {
+    unsigned halvings = thinning(threads_current());
+    choice->weight_bytes <<= halvings;
+    choice->weight_count <<= halvings;
+    return halvings == 0 || (stride_random(&heap_thread.random) & ((UINT64_C(1) << halvings) - 1)) == 0;
+}
+
+/* What is told always is sampled, too, when there is very little room: as by so much longer a stride. */
+static bool is_large_kept(size_t grown_bytes, struct heap_choice *choice) {
+    enum { SPARED_HALVINGS = 2 };
+    unsigned halvings = thinning(threads_current());
+    if (halvings <= SPARED_HALVINGS)
+        return true;
+    uint64_t stride_bytes = heap.stride_bytes << halvings;
+    struct stride_weight weight =
+        stride_weigh(grown_bytes, stride_bytes < STRIDE_MAX_BYTES ? stride_bytes : STRIDE_MAX_BYTES);
+    *choice = (struct heap_choice){.weight_bytes = weight.bytes, .weight_count = weight.count};
+    return stride_random(&heap_thread.random) / 2 < stride_chance(grown_bytes, &weight);
+}
+
 bool heap_choose(size_t grown_bytes, struct heap_choice *choice) {
     struct heap_thread *thread = &heap_thread;
     struct wire_region *region = own_region();
@@ -186,7 +221,7 @@ bool heap_choose(size_t grown_bytes, struct heap_choice *choice) {
     if (grown_bytes >= HEAP_EXACT_BYTES) {
         *choice = (struct heap_choice){.weight_bytes = grown_bytes, .weight_count = STRIDE_COUNT_UNIT};
         grant(thread->left + thread->rest + (int64_t)grown_bytes);
-        return !paused;
+        return !paused && is_large_kept(grown_bytes, choice);
     }
     int64_t gap = thread->left + thread->rest;
     bool struck = gap < 0;
@@ -195,11 +230,17 @@ bool heap_choose(size_t grown_bytes, struct heap_choice *choice) {
         return false;
     struct stride_weight weight = stride_weigh(grown_bytes, heap.stride_bytes);
     *choice = (struct heap_choice){.weight_bytes = weight.bytes, .weight_count = weight.count};
-    return true;
+    return is_kept(choice);
 }
 
 static void count_lost(struct wire_region *region) {
     atomic_fetch_add_explicit(&region->lost_memory_records, 1, memory_order_relaxed);
+}
+
+/* What it stands for is known, if not where it belongs. */
+static void count_lost_allocation(struct wire_region *region, const struct heap_choice *choice) {
+    count_lost(region);
+    atomic_fetch_add_explicit(&region->lost_memory_bytes, choice->weight_bytes, memory_order_relaxed);
 }
 
 static void *reserve(struct agent_thread *thread, uint64_t *position, enum wire_type type, size_t size_bytes) {
@@ -317,6 +358,7 @@ static void tell(struct wire_region *region, const struct heap_block *block, con
     if (thread == NULL)
         thread = threads_adopt();
     if (thread == NULL) {
+        count_lost_allocation(region, choice);
         heap_thread.rest += RETRY_BYTES;
         return;
     }
@@ -324,7 +366,7 @@ static void tell(struct wire_region *region, const struct heap_block *block, con
     if (block->id == 0) {
         entry.id = atomic_fetch_add_explicit(&heap.last_id, 1, memory_order_relaxed) + 1;
         if (!sampled_add(&entry)) {
-            count_lost(region);
+            count_lost_allocation(region, choice);
             return;
         }
     }
@@ -343,7 +385,7 @@ static void tell(struct wire_region *region, const struct heap_block *block, con
     walk_frames(&thread->walk, &registers, &stack);
     if (walk_define_codes(&thread->walk, &stack, &thread->ring) && write_allocation(region, thread, &told, &stack))
         return;
-    count_lost(region);
+    count_lost_allocation(region, choice);
     if (block->id == 0)
         (void)sampled_remove(entry.address, &entry);
 }
@@ -355,7 +397,62 @@ void heap_tell(const struct heap_block *block, const struct heap_choice *choice,
         tell(region, block, choice, domain);
         finish(region);
     } else if (region != NULL) {
-        count_lost(region);
+        count_lost_allocation(region, choice);
+    }
+    errno = error;
+}
+
+/* Their weight is what they are, whatever their size: which of them are told is not a matter of chance. */
+void heap_tell_early(void) {
+    struct heap_block block = {0};
+    for (; heap_on && (block.size_bytes = heap_early_take(&block.address)) > 0;) {
+        const struct heap_choice choice = {.weight_bytes = block.size_bytes, .weight_count = STRIDE_COUNT_UNIT};
+        block.grown_bytes = block.size_bytes;
+        heap_tell(&block, &choice, WIRE_DOMAIN_MALLOC);
+    }
+}
+
+static bool write_start(struct agent_thread *thread, uint64_t id, const struct walk_stack *stack) {
+    uint32_t new_frames = stack->count - stack->kept;
+    uint64_t position;
+    struct wire_start *record =
+        reserve(thread, &position, WIRE_START, sizeof *record + new_frames * sizeof *stack->frames);
+    if (record == NULL)
+        return false;
+    record->record.flags = stack->flags;
+    record->time_ns = clock_now_ns();
+    record->id = id;
+    record->kept = stack->kept;
+    record->frame_count = new_frames;
+    memcpy(record + 1, stack->frames, new_frames * sizeof *stack->frames);
+    wire_ring_commit(&thread->ring, position);
+    walk_accept(&thread->walk, stack);
+    return true;
+}
+
+/* A thread that runs no Python code hands on what is said of itself. */
+static void tell_start(struct wire_region *region, struct agent_thread *thread, struct wire_slot *born) {
+    struct walk_stack stack;
+    const struct walk_registers registers = {.stack_pointer = (uint64_t)(uintptr_t)__builtin_frame_address(0)};
+    walk_frames(&thread->walk, &registers, &stack);
+    born->starter_id = thread->ring.slot->starter_id;
+    born->starter = thread->ring.slot->starter;
+    if (stack.count == 0 || !walk_define_codes(&thread->walk, &stack, &thread->ring))
+        return;
+    uint64_t id = atomic_fetch_add_explicit(&heap.last_id, 1, memory_order_relaxed) + 1;
+    if (!write_start(thread, id, &stack))
+        return;
+    born->starter_id = id;
+    born->starter = (uint32_t)(thread->ring.slot - wire_region_slot(region, 0));
+}
+
+void heap_tell_start(struct wire_slot *born) {
+    int error = errno;
+    struct wire_region *region = own_region();
+    struct agent_thread *thread = threads_current();
+    if (region != NULL && thread != NULL && busy_enter()) {
+        tell_start(region, thread, born);
+        finish(region);
     }
     errno = error;
 }
@@ -365,6 +462,8 @@ void heap_look(const struct heap_block *block) {
     struct heap_choice choice;
     if (heap_thread.inside > 0)
         heap_thread.nested = block->address;
+    else if (!heap.begun)
+        heap_early_add(block->address, block->grown_bytes);
     else if (heap_thread.left < 0 && heap_choose(block->grown_bytes, &choice))
         heap_tell(block, &choice, heap_thread.domain);
     /* Told first: if this makes a new peak, then the allocation is in it. */
@@ -393,6 +492,8 @@ void heap_give_back(void *address) {
         finish(region);
     } else if (region != NULL) {
         postpone(region, number);
+    } else if (!heap.begun) {
+        heap_early_remove(address);
     }
     errno = error;
 }
@@ -406,6 +507,8 @@ bool heap_take_out(void *address, struct sampled *block) {
         finish(region);
     } else if (region != NULL) {
         postpone(region, (uint64_t)(uintptr_t)address);
+    } else if (!heap.begun) {
+        heap_early_remove(address);
     }
     errno = error;
     return taken;

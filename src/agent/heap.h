@@ -91,6 +91,10 @@ void heap_switch_off(void);
 void heap_begin(struct wire_region *region, bool forked);
 /* In a child of fork, before anything else. */
 void heap_forget(void);
+/* What was allocated before there was a region is told; in the process's first thread, which is sampled already. */
+void heap_tell_early(void);
+/* The calling thread is about to start another one, which has its slot: tells from where. */
+void heap_tell_start(struct wire_slot *born);
 /* The calling thread is not sampled any more. */
 void heap_end_thread(void);
 

@@ -31,6 +31,7 @@ static struct {
     void *(*mmap)(void *, size_t, int, int, int, off_t);
     int (*munmap)(void *, size_t);
     void *(*mremap)(void *, size_t, size_t, int, ...);
+    int (*mprotect)(void *, size_t, int);
 } next;
 
 /* Of a library. */
@@ -43,7 +44,9 @@ static bool begun;
 /* What is mapped and counted, in the order of the addresses. */
 struct range {
     uintptr_t start, end;
-    uintptr_t origin; /* where the mapping began that this is what is left of: the block's address */
+    /* Where the mapping began that this is what is left of: the block's address. 0: address space that is only
+     * reserved, of which what is opened later (mprotect) is memory from then on. */
+    uintptr_t origin;
 };
 static struct {
     _Atomic bool locked;
@@ -58,6 +61,7 @@ void heap_map_find_next(void) {
     *(void **)&next.mmap = dlsym(RTLD_NEXT, "mmap");
     *(void **)&next.munmap = dlsym(RTLD_NEXT, "munmap");
     *(void **)&next.mremap = dlsym(RTLD_NEXT, "mremap");
+    *(void **)&next.mprotect = dlsym(RTLD_NEXT, "mprotect");
 }
 
 static void *next_mmap(void *address, size_t size_bytes, int protection, int flags, int file, off_t offset) {
@@ -76,6 +80,11 @@ static void *next_mremap(void *old, size_t old_bytes, size_t size_bytes, int fla
         return next.mremap(old, old_bytes, size_bytes, flags, address);
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
     return (void *)syscall(SYS_mremap, old, old_bytes, size_bytes, flags, address);
+}
+
+static int next_mprotect(void *address, size_t size_bytes, int protection) {
+    return next.mprotect != NULL ? next.mprotect(address, size_bytes, protection)
+                                 : (int)syscall(SYS_mprotect, address, size_bytes, protection);
 }
 
 /* --- Who calls. --- */
@@ -217,6 +226,21 @@ static bool cut_piece(uintptr_t start, uintptr_t end, struct range *piece) {
     return true;
 }
 
+/* Makes memory of one piece that is reserved, the lowest that lies in [start, end). */
+static bool open_piece(uintptr_t start, uintptr_t end, struct range *piece) {
+    size_t place = find_above(start);
+    while (place < known.count && known.ranges[place].start < end && known.ranges[place].origin != 0)
+        place++;
+    if (place == known.count || known.ranges[place].start >= end)
+        return false;
+    if (start < known.ranges[place].start)
+        start = known.ranges[place].start;
+    if (!cut_piece(start, end, piece))
+        return false;
+    piece->origin = piece->start;
+    return insert(find_above(piece->start), *piece);
+}
+
 static bool is_left_of(uintptr_t origin) {
     for (size_t i = 0; i < known.count; i++)
         if (known.ranges[i].origin == origin)
@@ -226,8 +250,7 @@ static bool is_left_of(uintptr_t origin) {
 
 /* --- What is told. --- */
 
-static void add_to_footprint(int64_t bytes) {
-    heap_thread.delta += bytes;
+static void flush_if_large(void) {
     if (heap_delta_is_large())
         heap_flush();
 }
@@ -244,7 +267,14 @@ static void look(const struct heap_block *block) {
     heap_thread.domain = domain;
 }
 
-static bool know(void *address, size_t size_bytes, uintptr_t origin) {
+/* Told first: if this makes a new peak, then the block is in it. */
+static void note_memory(void *address, size_t size_bytes) {
+    heap_thread.delta += (int64_t)size_bytes;
+    look(&(struct heap_block){.address = address, .size_bytes = size_bytes, .grown_bytes = size_bytes});
+    flush_if_large();
+}
+
+static bool know(const void *address, size_t size_bytes, uintptr_t origin) {
     uintptr_t start = (uintptr_t)address;
     if (!lock())
         return false;
@@ -257,8 +287,11 @@ static void note_mapped(void *address, size_t size_bytes) {
     size_bytes = (size_bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
     if (!know(address, size_bytes, (uintptr_t)address))
         return;
-    add_to_footprint((int64_t)size_bytes);
-    look(&(struct heap_block){.address = address, .size_bytes = size_bytes, .grown_bytes = size_bytes});
+    note_memory(address, size_bytes);
+}
+
+static void note_reserved(const void *address, size_t size_bytes) {
+    (void)know(address, (size_bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1), 0);
 }
 
 static void shrink_block(const struct range *piece, bool something_is_left) {
@@ -289,18 +322,39 @@ static void note_unmapped(const void *address, size_t size_bytes) {
         unlock();
         if (!found)
             return;
-        add_to_footprint(-(int64_t)(piece.end - piece.start));
+        start = piece.end;
+        if (piece.origin == 0)
+            continue;
+        heap_thread.delta -= (int64_t)(piece.end - piece.start);
         shrink_block(&piece, something_is_left);
+        flush_if_large();
+    }
+}
+
+/* What was reserved is memory now. Each round takes one piece out of a table. */
+static void note_opened(const void *address, size_t size_bytes) {
+    uintptr_t start = (uintptr_t)address, end;
+    if (__builtin_add_overflow(start, size_bytes, &end) || end > UINTPTR_MAX - PAGE_BYTES)
+        return;
+    end = (end + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1);
+    struct range piece;
+    while (start < end && lock()) {
+        bool found = open_piece(start, end, &piece);
+        unlock();
+        if (!found)
+            return;
+        // NOLINTNEXTLINE(performance-no-int-to-ptr)
+        note_memory((void *)piece.start, piece.end - piece.start);
         start = piece.end;
     }
 }
 
 /* --- What the program calls. --- */
 
-/* Address space that is only reserved is not memory: what is put there later is, and of mimalloc's, the blocks are
- *. */
-static bool is_memory(int protection, int flags) {
-    return (flags & MAP_ANONYMOUS) != 0 && (flags & MAP_NORESERVE) == 0 && protection != PROT_NONE;
+/* Address space that is only reserved is not memory: what is put there later is, or what of it is opened. Of
+ * mimalloc's, which asks for MAP_NORESERVE, the blocks are. */
+static bool may_be_memory(int flags) {
+    return (flags & MAP_ANONYMOUS) != 0 && (flags & MAP_NORESERVE) == 0;
 }
 
 static inline __attribute__((always_inline)) void *map(const void *caller, void *address, size_t size_bytes,
@@ -311,8 +365,10 @@ static inline __attribute__((always_inline)) void *map(const void *caller, void 
     int error = errno;
     /* What was there is not any more: by MAP_FIXED, or it went unseen (a handler's munmap, a system call). */
     note_unmapped(mapped, size_bytes);
-    if (is_memory(protection, flags))
+    if (may_be_memory(flags) && protection != PROT_NONE)
         note_mapped(mapped, size_bytes);
+    else if (may_be_memory(flags))
+        note_reserved(mapped, size_bytes);
     errno = error;
     return mapped;
 }
@@ -336,13 +392,24 @@ AGENT_EXPORT int munmap(void *address, size_t size_bytes) {
     return next_munmap(address, size_bytes);
 }
 
+AGENT_EXPORT int mprotect(void *address, size_t size_bytes, int protection) {
+    int result = next_mprotect(address, size_bytes, protection);
+    if (result == 0 && protection != PROT_NONE && counts(__builtin_return_address(0))) {
+        int error = errno;
+        note_opened(address, size_bytes);
+        errno = error;
+    }
+    return result;
+}
+
 /* Takes a mapping that is counted, whole, out of what is known. */
 static bool take_whole(const void *address, size_t size_bytes, struct range *whole) {
     size_t bytes = (size_bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
     if (!lock())
         return false;
     size_t place = find_above((uintptr_t)address);
-    bool found = place < known.count && known.ranges[place].start == (uintptr_t)address &&
+    bool found = place < known.count && known.ranges[place].origin != 0 &&
+                 known.ranges[place].start == (uintptr_t)address &&
                  known.ranges[place].end - known.ranges[place].start == bytes;
     if (found) {
         *whole = known.ranges[place];
@@ -362,11 +429,11 @@ static void note_moved(const struct range *old, void *moved, size_t size_bytes, 
         block.id = sampled->id;
         heap_keep(sampled, moved, size_bytes);
     }
-    if (!know(moved, size_bytes, (uintptr_t)moved))
-        return;
-    add_to_footprint((int64_t)size_bytes - (int64_t)old_bytes);
-    if (block.grown_bytes > 0)
+    bool is_known = know(moved, size_bytes, (uintptr_t)moved);
+    heap_thread.delta += (int64_t)(is_known ? size_bytes : 0) - (int64_t)old_bytes;
+    if (is_known && block.grown_bytes > 0)
         look(&block);
+    flush_if_large();
 }
 
 static void *remap(void *old, size_t old_bytes, size_t size_bytes, int flags, void *address) {

@@ -269,9 +269,11 @@ static void *other_realloc(void *context, void *block, size_t size_bytes) {
 static void *count_mimalloc(void *block, size_t size_bytes) {
     if (block != NULL)
         heap_thread.delta += (int64_t)mimalloc_new_block_size(block, size_bytes);
+    /* Told first: if this makes a new peak, then the block is in it. */
+    count_block(block, size_bytes);
     if (heap_delta_is_large())
         heap_flush();
-    return count_block(block, size_bytes);
+    return block;
 }
 
 static void *mimalloc_malloc(void *context, size_t size_bytes) {
@@ -291,10 +293,13 @@ static void *mimalloc_calloc(void *context, size_t count, size_t size_bytes) {
 }
 
 static void mimalloc_free(void *context, void *block) {
+    const struct allocator *original = context;
     heap_thread.delta -= (int64_t)mimalloc_block_size(block);
+    if (sampled_may_hold((uint64_t)(uintptr_t)block))
+        heap_give_back(block);
     if (heap_delta_is_large())
         heap_flush();
-    other_free(context, block);
+    original->free(original->context, block);
 }
 
 /* What a block grows by is told in what it takes, as what the program had asked for before is not known. */

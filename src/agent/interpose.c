@@ -2,6 +2,7 @@
  * agent's signal away. libc's own threads (those of timer_create, getaddrinfo_a, aio) do not come through here and are
  * not sampled. */
 #include "agent/agent.h"
+#include "agent/heap.h"
 #include "agent/threads.h"
 
 #include <dlfcn.h>
@@ -60,6 +61,7 @@ AGENT_EXPORT int pthread_create(pthread_t *id, const pthread_attr_t *attributes,
         return libc.pthread_create(id, attributes, start, argument);
     thread->start.posix = start;
     thread->argument = argument;
+    heap_tell_start(thread->ring.slot);
     pthread_attr_t enlarged;
     int result = libc.pthread_create(id, enlarge_small_stack(attributes, &enlarged), run_posix, thread);
     if (result != 0)
@@ -83,6 +85,7 @@ AGENT_EXPORT int thrd_create(thrd_t *id, thrd_start_t start, void *argument) {
         return libc.thrd_create(id, start, argument);
     thread->start.c11 = start;
     thread->argument = argument;
+    heap_tell_start(thread->ring.slot);
     int result = libc.thrd_create(id, run_c11, thread);
     if (result != thrd_success)
         threads_unclaim(thread);

@@ -70,3 +70,7 @@ struct stride_weight stride_weigh(uint64_t size_bytes, uint64_t stride_bytes) {
         .count = (uint64_t)((((wide)STRIDE_COUNT_UNIT << FRACTION_BITS) + p / 2) / p),
     };
 }
+
+uint64_t stride_chance(uint64_t size_bytes, const struct stride_weight *weight) {
+    return (uint64_t)(((wide)size_bytes << 63) / weight->bytes);
+}

@@ -26,4 +26,7 @@ struct stride_weight {
 /* What a sampled block of that size (at least 1, less than 2^56) stands for. */
 struct stride_weight stride_weigh(uint64_t size_bytes, uint64_t stride_bytes);
 
+/* With which chance such a block is sampled, times 2^63. */
+uint64_t stride_chance(uint64_t size_bytes, const struct stride_weight *weight);
+
 #endif

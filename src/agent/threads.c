@@ -99,6 +99,7 @@ static struct agent_thread *prepare(uint32_t index) {
     atomic_store(&slot->lost_records, 0);
     atomic_store(&slot->torn, 0);
     atomic_store(&slot->read, 0);
+    slot->starter_id = slot->starter = 0;
     slot->end_ns = slot->end_cpu_ns = 0;
     thread->ring = (struct wire_ring){.slot = slot, .bytes = atomic_load(&rings[index])};
     stop_timer(thread); /* of one before it that ended without libc */

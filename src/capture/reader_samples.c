@@ -176,8 +176,8 @@ static enum status take_points(const struct reader *reader, struct cursor *curso
 static enum status take_memory(const struct reader *reader, struct cursor *cursor, struct capture_footprint *memory,
                                uint64_t *point_count) {
     uint64_t *const fields[] = {
-        &memory->footprint_bytes, &memory->peak_bytes,   &memory->peak_ns, &memory->inherited_bytes,
-        &memory->stride_bytes,    &memory->lost_records, point_count};
+        &memory->footprint_bytes, &memory->peak_bytes,   &memory->peak_ns,        &memory->inherited_bytes,
+        &memory->stride_bytes,    &memory->lost_records, &memory->resident_bytes, point_count};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         TRY(cursor_take(cursor, fields[i]));
     bool is_outside = __builtin_mul_overflow(reader->tick, reader->tick_ns, &memory->time_ns);

@@ -156,6 +156,7 @@ struct capture_footprint {
     uint64_t inherited_bytes; /* what it held when it was forked */
     uint64_t stride_bytes;    /* the mean number of bytes between two samples; 1: there is no sampling */
     uint64_t lost_records;
+    uint64_t resident_bytes;            /* the most that was seen of it in RAM; 0: it was not looked at */
     const struct capture_point *points; /* of the footprint, by time */
     size_t point_count;                 /* at most CAPTURE_FOOTPRINT_POINTS */
 };

@@ -140,7 +140,7 @@ enum status capture_write_change(struct capture_writer *writer, const struct cap
 enum status capture_write_footprint(struct capture_writer *writer, const struct capture_footprint *memory) {
     const uint64_t fields[] = {memory->process,      memory->footprint_bytes, memory->peak_bytes,
                                memory->peak_ns,      memory->inherited_bytes, memory->stride_bytes,
-                               memory->lost_records, memory->point_count};
+                               memory->lost_records, memory->resident_bytes,  memory->point_count};
     enum { FIELDS = sizeof fields / sizeof fields[0] };
     if (memory->point_count > CAPTURE_FOOTPRINT_POINTS)
         return STATUS_LIMIT;

@@ -165,11 +165,12 @@ static enum status intern_other_frame(struct recorder *recorder, enum sample_fra
         [SAMPLE_FRAME_NATIVE_THREAD] = {CAPTURE_FRAME_NATIVE, "<native thread>"},
         [SAMPLE_FRAME_STARTUP] = {CAPTURE_FRAME_NATIVE, "<startup>"},
         [SAMPLE_FRAME_SHUTDOWN] = {CAPTURE_FRAME_NATIVE, "<shutdown>"},
+        [SAMPLE_FRAME_LOST] = {CAPTURE_FRAME_UNREADABLE, "<lost>"},
     };
     struct capture_frame record = bare_frame(others[kind].kind);
     TRY(intern_text(recorder, others[kind].name, &record.function));
     /* What stands alone is charged to itself, as a file of its own. */
-    if (kind == SAMPLE_FRAME_STARTUP || kind == SAMPLE_FRAME_SHUTDOWN)
+    if (kind == SAMPLE_FRAME_STARTUP || kind == SAMPLE_FRAME_SHUTDOWN || kind == SAMPLE_FRAME_LOST)
         record.file = record.function;
     return capture_intern_frame(recorder->writer, &record, id);
 }

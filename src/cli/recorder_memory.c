@@ -139,6 +139,7 @@ static enum status write_memory(struct recorder *recorder, const struct sample_m
         .inherited_bytes = memory->inherited_bytes,
         .stride_bytes = memory->stride_bytes,
         .lost_records = memory->lost_records,
+        .resident_bytes = memory->resident_bytes,
         .points = points,
         .point_count = count,
     };

@@ -275,6 +275,8 @@ static void put_memory(struct writer *writer, uint32_t process) {
     json_stream_key_integer(json, "inherited_bytes", (int64_t)memory->inherited_bytes);
     json_stream_key_integer(json, "stride_bytes", (int64_t)memory->stride_bytes);
     json_stream_key_integer(json, "lost_records", (int64_t)memory->lost_records);
+    if (memory->resident_bytes > 0)
+        json_stream_key_integer(json, "resident_bytes", (int64_t)memory->resident_bytes);
     json_stream_open_key(json, "timeline", '[');
     for (size_t i = 0; i < memory->timeline.count; i++) {
         json_stream_open(json, '[');

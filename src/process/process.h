@@ -52,6 +52,9 @@ enum status process_read_variable(struct process *process, const char *name, cha
  * until it execs. False where the kernel does not say. */
 bool process_shares_memory(const struct process *process, pid_t other);
 
+/* How much of its memory is in RAM and no file's. */
+enum status process_read_resident(const struct process *process, uint64_t *resident_bytes) MUST_USE;
+
 /* The path of the executable, without the " (deleted)" of one that is gone. */
 enum status process_read_executable(struct process *process, char *path, size_t capacity) MUST_USE;
 

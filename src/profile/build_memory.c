@@ -61,6 +61,8 @@ enum status profile_set_footprint(struct profile *profile, uint32_t process, con
     set->inherited_bytes = memory->inherited_bytes;
     set->stride_bytes = memory->stride_bytes;
     set->lost_records = memory->lost_records;
+    if (memory->resident_bytes > set->resident_bytes)
+        set->resident_bytes = memory->resident_bytes;
     /* After an exec it begins anew, and the process is still the same one. */
     if (memory->peak_bytes > set->peak_bytes) {
         set->peak_bytes = memory->peak_bytes;

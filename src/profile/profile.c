@@ -147,7 +147,12 @@ uint64_t profile_margin(const uint64_t row[MEASURE_COUNT], enum measure measure)
         return 0;
     if (row[VARIANCES[measure]] == 0)
         return 0;
-    return (uint64_t)(NINETEEN_OF_TWENTY * 1024 * square_root((double)row[VARIANCES[measure]]));
+    /* Few samples are skewed: too small a sum comes with too small a variance. Some samples more than there
+     * were, 1.96², make up for that, as in the intervals of Agresti and Coull. Variance over sum is what one stands
+     * for. */
+    double variance = (double)row[VARIANCES[measure]];
+    double one = row[measure] > 0 ? NINETEEN_OF_TWENTY * variance / ((double)row[measure] / 1024) : 0;
+    return (uint64_t)(NINETEEN_OF_TWENTY * 1024 * square_root(variance + one * one));
 }
 
 enum measure profile_main_measure(const struct profile *profile) {

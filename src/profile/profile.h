@@ -76,6 +76,7 @@ struct profile_memory {
     uint64_t inherited_bytes; /* what a forked process began with */
     uint64_t stride_bytes;    /* the mean number of bytes between two samples */
     uint64_t lost_records;    /* what the measures lack */
+    uint64_t resident_bytes;  /* the most that was seen in RAM, of no file; 0: it was not looked at */
     struct series timeline;   /* of the footprint, on the profile's time line */
 };
 

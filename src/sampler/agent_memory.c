@@ -10,6 +10,7 @@ enum {
     MAX_QUEUE = 1 << 22,
     MAX_FOOTPRINT_POINTS = 24,
     COUNT_UNIT = 1024,
+    MAX_STARTS = 1 << 16,
     CHANGE_BYTES = 16,
     POINT_BYTES = 6,
     FLICKER_SHARE = 256
@@ -20,6 +21,7 @@ enum {
 static const uint64_t TELL_SHARE = 100;
 static const uint64_t SHORTEST_PERIOD_NS = 20 * NS_PER_MS;
 static const uint64_t LONGEST_PERIOD_NS = 5 * NS_PER_S;
+static const uint64_t RESIDENT_PERIOD_NS = 20 * NS_PER_MS;
 static const uint64_t BYTES_PER_S = 32 << 10;
 
 /* ------------------------------------------------------------------------------------------------ making ------ */
@@ -38,6 +40,7 @@ void agent_memory_release(struct agent_memory *memory) {
         return;
     agent_sites_release(&memory->sites);
     agent_heap_release(&memory->heap);
+    map_release(&memory->starts);
     series_release(&memory->footprint);
     free(memory->queue);
     free(memory->changes);
@@ -88,9 +91,20 @@ static enum status own_path(struct agent_memory *memory, struct agent_thread *th
     return STATUS_OK;
 }
 
-/* What a thread without Python frames does is charged to where the main thread is. */
+bool agent_memory_knows_start(const struct agent_memory *memory, uint64_t starter_id) {
+    uint64_t path = 0;
+    return !memory->is_on || starter_id == 0 || map_get(&memory->starts, starter_id, &path);
+}
+
+/* What a thread without Python frames does is charged to where it was started, and when that is not known to where the
+ * main thread is. */
 static enum status foreign_path(struct agent_memory *memory, const struct agent_thread *thread, uint32_t *path) {
+    uint64_t start = 0;
     *path = 0;
+    if (thread->starter_id != 0 && map_get(&memory->starts, thread->starter_id, &start)) {
+        *path = (uint32_t)start;
+        return enter_mark(memory, SAMPLE_FRAME_NATIVE_THREAD, path);
+    }
     if (memory->main == NULL || memory->main->count == 0 || memory->main == thread)
         return enter_mark(memory, memory->main_had_frames ? SAMPLE_FRAME_SHUTDOWN : SAMPLE_FRAME_STARTUP, path);
     TRY(path_of_frames(memory, memory->main, 0, NULL, path));
@@ -208,6 +222,19 @@ static enum status take_copy(struct agent_memory *memory, struct agent_thread *t
     return STATUS_OK;
 }
 
+static enum status take_start(struct agent_memory *memory, struct agent_thread *thread,
+                              const struct agent_reading *reading, const struct wire_start *start, size_t size_bytes) {
+    const struct wire_frame *frames = frames_behind(start, sizeof *start, size_bytes, start->frame_count);
+    uint32_t path = 0;
+    if (frames == NULL)
+        return STATUS_DAMAGED;
+    TRY(take_path(memory, thread, reading, &start->record, start->kept, frames, start->frame_count, &path));
+    /* Threads that live long are few. */
+    if (memory->starts.count >= MAX_STARTS)
+        map_clear(&memory->starts);
+    return map_set(&memory->starts, start->id, path);
+}
+
 static enum status take_resize(struct agent_memory *memory, const struct wire_resize *resize) {
     return enqueue(memory, &(struct agent_heap_event){.time_ns = resize->time_ns,
                                                       .id = resize->id,
@@ -237,6 +264,8 @@ enum status agent_memory_take(struct agent_memory *memory, struct agent_thread *
         return take_alloc(memory, thread, reading, (const struct wire_alloc *)(const void *)record, size_bytes);
     if (record->type == WIRE_COPY && size_bytes >= sizeof(struct wire_copy))
         return take_copy(memory, thread, reading, (const struct wire_copy *)(const void *)record, size_bytes);
+    if (record->type == WIRE_START && size_bytes >= sizeof(struct wire_start))
+        return take_start(memory, thread, reading, (const struct wire_start *)(const void *)record, size_bytes);
     if (record->type == WIRE_RESIZE && size_bytes >= sizeof(struct wire_resize))
         return take_resize(memory, (const struct wire_resize *)(const void *)record);
     if (record->type == WIRE_FREE && size_bytes >= sizeof(struct wire_free))
@@ -250,6 +279,19 @@ void agent_memory_begin(struct agent_memory *memory, uint64_t now_ns) {
     memory->pass_ns = now_ns;
 }
 
+/* No line has it, but the sum does. */
+static enum status charge_lost(struct agent_memory *memory) {
+    struct sample_allocation *sums = NULL;
+    uint32_t path = 0;
+    if (memory->main == NULL || !is_plausible(memory->lost_bytes) || memory->lost_bytes <= memory->lost_told_bytes)
+        return STATUS_OK;
+    TRY(enter_mark(memory, SAMPLE_FRAME_LOST, &path));
+    TRY(sums_of(&memory->main->allocations, path, &sums));
+    sums->alloc_bytes += memory->lost_bytes - memory->lost_told_bytes;
+    memory->lost_told_bytes = memory->lost_bytes;
+    return STATUS_OK;
+}
+
 /* The footprint as the process itself has it, which is nearer than what its threads know; and the most that it was,
  * at its own moment. */
 static enum status look_at_header(struct agent_memory *memory, const struct wire_region *header) {
@@ -258,6 +300,8 @@ static enum status look_at_header(struct agent_memory *memory, const struct wire
     uint64_t peak_bytes = atomic_load_explicit(&header->peak_bytes, memory_order_relaxed);
     uint64_t peak_ns = atomic_load_explicit(&header->peak_ns, memory_order_relaxed);
     memory->lost_records = atomic_load_explicit(&header->lost_memory_records, memory_order_relaxed);
+    memory->lost_bytes = atomic_load_explicit(&header->lost_memory_bytes, memory_order_relaxed);
+    TRY(charge_lost(memory));
     if (is_plausible(peak_bytes) && peak_bytes > memory->peak_bytes) {
         memory->peak_bytes = peak_bytes;
         memory->peak_ns = peak_ns;
@@ -270,6 +314,15 @@ static enum status look_at_header(struct agent_memory *memory, const struct wire
     return enqueue(memory, &(struct agent_heap_event){.time_ns = memory->pass_ns,
                                                       .footprint_bytes = footprint_bytes,
                                                       .kind = AGENT_HEAP_FOOTPRINT});
+}
+
+void agent_memory_look(struct agent_memory *memory, const struct process *process) {
+    uint64_t resident_bytes = 0;
+    if (!memory->is_on || process == NULL || memory->pass_ns - memory->resident_ns < RESIDENT_PERIOD_NS)
+        return;
+    memory->resident_ns = memory->pass_ns;
+    if (process_read_resident(process, &resident_bytes) == STATUS_OK && resident_bytes > memory->resident_bytes)
+        memory->resident_bytes = resident_bytes;
 }
 
 static int compare_events(const void *left, const void *right) {
@@ -379,6 +432,7 @@ enum status agent_memory_tell(struct agent_memory *memory, struct sampled_proces
         .inherited_bytes = memory->inherited_bytes,
         .stride_bytes = memory->stride_bytes,
         .lost_records = memory->lost_records,
+        .resident_bytes = memory->resident_bytes,
     };
     if (sink->memory != NULL && (count > 0 || told.footprint_count > 0))
         status = sink->memory(sink, &told);

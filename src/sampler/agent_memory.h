@@ -36,9 +36,12 @@ struct agent_memory {
     uint64_t noted_bytes;                          /* the last of its values */
     uint64_t footprint_bytes, peak_bytes, peak_ns; /* as the region's header had them last */
     uint64_t inherited_bytes, stride_bytes, lost_records;
+    uint64_t resident_bytes, resident_ns; /* the most that was seen, and when it was looked at last */
     struct sample_change *changes;
     size_t change_capacity;
-    const struct agent_thread *main; /* the main thread; NULL: not known, or gone */
+    uint64_t lost_bytes, lost_told_bytes; /* what the lost records stand for, and how much of it is charged */
+    struct map starts;                    /* WIRE_START's id -> path */
+    struct agent_thread *main;            /* the main thread; NULL: not known, or gone */
     bool main_had_frames;
 };
 
@@ -47,12 +50,17 @@ enum status agent_memory_init(struct agent_memory *memory, const struct wire_reg
                               struct agent_codes *codes) MUST_USE;
 void agent_memory_release(struct agent_memory *memory);
 
+/* Whether nothing is left to learn of where a thread was started; 0: it is not said. */
+bool agent_memory_knows_start(const struct agent_memory *memory, uint64_t starter_id);
+
 /* The rings are read from here on. */
 void agent_memory_begin(struct agent_memory *memory, uint64_t now_ns);
 /* Takes a record of memory, of which `record` is a private copy of size_bytes bytes. STATUS_DAMAGED when it is none. */
 enum status agent_memory_take(struct agent_memory *memory, struct agent_thread *thread,
                               const struct agent_reading *reading, const struct wire_record *record,
                               size_t size_bytes) MUST_USE;
+/* Looks at how much is in RAM, if it is time to; `process` may be NULL. */
+void agent_memory_look(struct agent_memory *memory, const struct process *process);
 /* The rings have been read: what happened before they were, or, with `everything`, all, is settled. `header` is the
  * region's. */
 enum status agent_memory_settle(struct agent_memory *memory, const struct wire_region *header,

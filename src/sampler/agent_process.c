@@ -121,8 +121,20 @@ static struct agent_reading reading_of(struct agent_process *process, struct sam
     };
 }
 
-static enum status start_thread(struct agent_process *process, struct sample_sink *sink, uint32_t index) {
+/* Where a new thread was started stands in the ring of the one that did so, and may not have been read yet. */
+static enum status read_starter(struct agent_process *process, const struct agent_reading *reading, uint32_t index) {
+    const struct wire_slot *slot = agent_region_slot(process->region, index);
+    uint64_t starter_id = slot->starter_id, starter = slot->starter;
+    if (starter >= WIRE_SLOTS || process->threads[starter] == NULL || reading->scratch == NULL ||
+        agent_memory_knows_start(&process->allocated, starter_id))
+        return STATUS_OK;
+    return agent_thread_drain(process->threads[starter], reading);
+}
+
+static enum status start_thread(struct agent_process *process, const struct agent_reading *reading, uint32_t index) {
+    struct sample_sink *sink = reading->sink;
     struct wire_ring ring;
+    TRY(read_starter(process, reading, index));
     TRY(agent_region_ring(process->region, index, &ring));
     struct agent_thread *thread = malloc(sizeof *thread);
     if (thread == NULL)
@@ -183,7 +195,7 @@ static enum status attend_slot(struct agent_process *process, const struct agent
     uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
     bool in_use = state == WIRE_SLOT_LIVE || state == WIRE_SLOT_ENDED;
     if (process->threads[index] == NULL && in_use)
-        TRY(start_thread(process, reading->sink, index));
+        TRY(start_thread(process, reading, index));
     if (process->threads[index] == NULL)
         return STATUS_OK;
     TRY(agent_thread_drain(process->threads[index], reading));
@@ -230,6 +242,7 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
         find_vanished(process, now_ns);
     process->counters.errors += no_slot > process->no_slot_seen ? no_slot - process->no_slot_seen : 0;
     process->no_slot_seen = no_slot;
+    agent_memory_look(&process->allocated, process->sampled.process);
     TRY(agent_memory_settle(&process->allocated, agent_region_header(process->region), is_last));
     bool is_due = process->allocated.is_on && (is_last || agent_memory_is_due(&process->allocated));
     return is_due ? tell_memory(process, sink) : STATUS_OK;

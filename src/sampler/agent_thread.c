@@ -14,6 +14,7 @@ void agent_thread_init(struct agent_thread *thread, struct sampled_process *proc
     *thread = (struct agent_thread){
         .sampled = {.process = process, .native_id = slot.tid, .thread_id = slot.thread_id, .interpreter = -1},
         .ring = *ring,
+        .starter_id = slot.starter_id,
         .start_cpu_ns = slot.start_cpu_ns,
         .charged_cpu_ns = slot.start_cpu_ns,
         .last = {.cpu_ns = slot.start_cpu_ns, .user_us = slot.start_user_us, .system_us = slot.start_system_us},
@@ -256,7 +257,7 @@ static enum status take_record(struct agent_thread *thread, const struct agent_r
         status = size_bytes >= sizeof(struct wire_sample)
                      ? take_sample(thread, reading, (const struct wire_sample *)(const void *)record, size_bytes)
                      : STATUS_DAMAGED;
-    else if (record->type >= WIRE_ALLOC && record->type <= WIRE_COPY)
+    else if (record->type >= WIRE_ALLOC && record->type <= WIRE_START)
         status = agent_memory_take(reading->allocated, thread, reading, record, size_bytes);
     if (status != STATUS_DAMAGED)
         return status;

@@ -39,6 +39,7 @@ struct agent_thread {
     uint64_t start_cpu_ns;
     uint64_t charged_cpu_ns; /* of its clock, what samples have been charged with */
     uint64_t lost_seen, torn_seen;
+    uint64_t starter_id;     /* as the slot has it */
     struct map codes;        /* address -> struct agent_code, as this ring told; holds references */
     struct agent_frame *raw; /* outermost first */
     size_t raw_count, raw_capacity;

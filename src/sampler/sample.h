@@ -17,6 +17,7 @@ enum sample_frame_kind {
                                    it, another thread's, are charged with */
     SAMPLE_FRAME_STARTUP,       /* of allocations only: before the first Python frame of the process */
     SAMPLE_FRAME_SHUTDOWN,      /* and behind its last */
+    SAMPLE_FRAME_LOST,          /* what the allocations stand for whose records found no room */
 };
 
 /* `code` is NULL but for SAMPLE_FRAME_PYTHON. */
@@ -155,6 +156,7 @@ struct sample_memory {
     uint64_t inherited_bytes;                      /* of the footprint, what was there when it was forked */
     uint64_t stride_bytes;                         /* the mean distance of samples */
     uint64_t lost_records;
+    uint64_t resident_bytes; /* in RAM and no file's: the most that was seen, now and then; 0: it was not */
 };
 
 /* Receives what a sampler sees. A result other than STATUS_OK ends the sampling. */

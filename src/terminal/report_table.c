@@ -138,6 +138,19 @@ static enum status append_counter(struct report_writer *writer, uint64_t count, 
     return report_style(writer, "0");
 }
 
+/* What memory records found no room for. */
+static enum status put_lost_memory(struct report_writer *writer) {
+    uint64_t lost = 0;
+    for (size_t i = 0; i < writer->profile->process_count; i++)
+        lost += writer->profile->processes[i].memory.lost_records;
+    if (lost == 0)
+        return STATUS_OK;
+    TRY(buffer_append_text(&writer->row, "memory: "));
+    TRY(append_counter(writer, lost, " records lost; what they allocated is under <lost>", true));
+    report_put_row(writer);
+    return STATUS_OK;
+}
+
 /* How far the figures may be trusted. */
 static enum status put_honesty(struct report_writer *writer) {
     const struct capture_counters *counters = &writer->profile->counters;
@@ -148,6 +161,7 @@ static enum status put_honesty(struct report_writer *writer) {
     TRY(append_counter(writer, counters->inconsistent, " inconsistent, ", true));
     TRY(append_counter(writer, counters->errors, " failed", true));
     report_put_row(writer);
+    TRY(put_lost_memory(writer));
     if (damage->lost_bytes > 0 || damage->lost_chunks > 0 || damage->lost_records > 0 || !damage->ended) {
         TRY(report_append_styled(writer, "33",
                                  damage->ended ? "The capture is damaged: this is what could be read of it."

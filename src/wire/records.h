@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum wire_type { WIRE_PAD, WIRE_CODE, WIRE_SAMPLE, WIRE_ALLOC, WIRE_RESIZE, WIRE_FREE, WIRE_COPY };
+enum wire_type { WIRE_PAD, WIRE_CODE, WIRE_SAMPLE, WIRE_ALLOC, WIRE_RESIZE, WIRE_FREE, WIRE_COPY, WIRE_START };
 
 struct wire_record {
     uint32_t size_bytes; /* with this header; a multiple of 8, at least 8 */
@@ -150,6 +150,16 @@ struct wire_copy {
     uint64_t time_ns;
     uint64_t size_bytes;
     uint64_t weight_bytes;
+    uint32_t kept;
+    uint32_t frame_count;
+};
+
+/* The thread has started another one, in whose slot the id stands; frames as in wire_alloc. Where memory is not looked
+ * at there are none. */
+struct wire_start {
+    struct wire_record record; /* flags: enum wire_sample_flag */
+    uint64_t time_ns;
+    uint64_t id;
     uint32_t kept;
     uint32_t frame_count;
 };

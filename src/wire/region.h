@@ -77,8 +77,9 @@ struct wire_region {
     _Atomic uint64_t peak_bytes;     /* the most that it was */
     _Atomic uint64_t peak_ns;
     _Atomic uint64_t lost_memory_records;
-    int64_t inherited_bytes;        /* of the footprint, what a child of fork began with */
-    char reason[WIRE_REASON_BYTES]; /* NUL-terminated, for the user, when state is WIRE_OFF */
+    _Atomic uint64_t lost_memory_bytes; /* what the allocations stand for of which no record could be written */
+    int64_t inherited_bytes;            /* of the footprint, what a child of fork began with */
+    char reason[WIRE_REASON_BYTES];     /* NUL-terminated, for the user, when state is WIRE_OFF */
 };
 
 enum wire_slot_state {
@@ -106,6 +107,8 @@ struct wire_slot {
     alignas(64) _Atomic uint64_t written;
     _Atomic uint64_t lost_records; /* that did not fit */
     _Atomic uint64_t torn;         /* looks whose stack was in no state that could be told */
+    uint64_t starter_id;           /* of the WIRE_START that says who started it; 0: none does */
+    uint64_t starter;              /* in which slot's ring that is; both set before the slot is live */
     /* Written by strobe. */
     alignas(64) _Atomic uint64_t read;
 };

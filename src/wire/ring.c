@@ -20,6 +20,11 @@ uint64_t wire_ring_position(const struct wire_ring *ring) {
     return atomic_load_explicit(&ring->slot->written, memory_order_relaxed) & ~UINT64_C(7);
 }
 
+uint64_t wire_ring_room(const struct wire_ring *ring) {
+    uint64_t used = wire_ring_position(ring) - atomic_load_explicit(&ring->slot->read, memory_order_acquire);
+    return used < WIRE_RING_BYTES ? WIRE_RING_BYTES - used : 0;
+}
+
 void *wire_ring_reserve(struct wire_ring *ring, uint64_t *position, enum wire_type type, size_t size_bytes) {
     size_t size = (size_bytes + 7) & ~(size_t)7;
     size_t pad = size > left_before_end(*position) ? left_before_end(*position) : 0;

@@ -151,6 +151,12 @@ assert libc.mmap(d, 2 * MiB, 3, 0x32, -1, 0) == d     # 2 of it are used
 with open(sys.executable, 'rb') as file:
     e = libc.mmap(None, 4096, 1, 2, file.fileno(), 0) # a file: 0
 assert libc.munmap(e, 4096) == 0
+libc.mprotect.argtypes = [pointer, size, ctypes.c_int]
+f = libc.mmap(None, 128 * MiB, 0, 0x22, -1, 0)        # reserved: 0
+assert libc.mprotect(f + MiB, 3 * MiB, 3) == 0        # 3 of it are opened
+assert libc.mprotect(f, 8 * MiB, 3) == 0              # and 1 before, 4 behind
+assert libc.mprotect(f + MiB, 4096, 0) == 0
+assert libc.munmap(f, 2 * MiB) == 0                   # 1 less, and 1 less of the 3
 os.kill(os.getpid(), 9)
 """
 
@@ -162,13 +168,13 @@ def test_mappings(python):
     mib = 1 << 20
     maps = [event for event in events(watched.region) if getattr(event, "domain", None) == 2]
     sizes = [(event.size_bytes // mib, event.grown_bytes // mib) for event in maps if event.size_bytes >= mib]
-    assert sizes == [(16, 16), (8, 8), (32, 24), (64, 64), (2, 2)]
+    assert sizes == [(16, 16), (8, 8), (32, 24), (64, 64), (2, 2), (3, 3), (1, 1), (4, 4)]
     ids = [event.id for event in maps if event.size_bytes >= mib]
     assert ids[1] == ids[2]
     changed = [(e.id, e.size_bytes) for e in events(watched.region) if type(e).__name__ == "Resize" and e.id in ids]
     freed = [e.id for e in events(watched.region) if type(e).__name__ == "Free" and e.id in ids]
-    assert changed == [(ids[0], 12 * mib)]
-    assert freed == [ids[3]]
+    assert changed == [(ids[0], 12 * mib), (ids[5], 2 * mib)]
+    assert freed == [ids[3], ids[6]]
 
 
 THREADS = """

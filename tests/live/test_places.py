@@ -8,25 +8,11 @@ from pathlib import Path
 import harness
 import interpreters
 import pytest
+from embedding import environment_of, library_of, prefix_of
 from harness import Target, assert_same_threads, dump, strobe
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may do this")
-
-
-def prefix_of(python):
-    return Path(python.path).parent.parent
-
-
-def environment_of(python, *library_folders):
-    """What a copy of this interpreter's executable needs to find its libraries, binary and Python."""
-    prefix = prefix_of(python)
-    folders = [*library_folders, prefix / "lib", *(prefix / "lib").glob("*-linux-*")]
-    return {"PYTHONHOME": str(prefix), "LD_LIBRARY_PATH": ":".join(map(str, folders))}
-
-
-def library_of(python):
-    return next((prefix_of(python) / "lib").glob(f"libpython{python.version[0]}.{python.version[1]}*.so.1.0"))
 
 
 def copied(python, folder, name="program"):

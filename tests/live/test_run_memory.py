@@ -1,54 +1,15 @@
 """`strobe run`: memory by line, held against what the program did. Sizes are primes, so that no sum comes about by chance."""
 
-import json
-import os
 import signal
 
 import numpy_packages
 import pytest
-from harness import strobe
-
-MIB = 1 << 20
-# The stated margin is that of 19 in 20 cases, 1.96 standard deviations; three of them are exceeded once in 250,000,000.
-# And the random choice is that of a fixed seed, so that a run is as the one before, but for what threads do.
-MARGINS = 3
-STRIDE = 512 << 10
-SEED = {"STROBE_AGENT_MEMORY_SEED": "20011"}
-HEAD = "import mmap, os, signal, sys, threading\n"
-
-
-class Report:
-    """A report, by the marks in the program: a line that ends in `#name` is the line `name`."""
-
-    def __init__(self, report, path):
-        self.report = report
-        self.memory = report.get("memory")
-        self.rows = {}
-        lines = {number: line.rpartition("#")[2] for number, line in enumerate(path.read_text().split("\n"), 1)}
-        for file in report["files"]:
-            if file["path"] == str(path):
-                self.rows = {lines[row["line"]]: row for row in file["lines"] if row["line"]}
-
-    def assert_near(self, mark, measure, expected, slack=0):
-        """An amount is what it should be, as nearly as the report says that it knows it; `slack`: bytes that may be
-        there beside it."""
-        row = self.rows[mark]
-        amount, margin = row[measure + "_bytes"], row.get(measure + "_bytes_margin", 0)
-        assert expected - MARGINS * margin <= amount <= expected + slack + MARGINS * margin, (mark, measure, expected, row)
-        return margin
+from memory_reports import MIB, STRIDE, runner
 
 
 @pytest.fixture
 def run(tmp_path):
-    def run_it(python, code, *options, status=0, env=None):
-        path, report = tmp_path / "victim.py", tmp_path / "report.json"
-        path.write_text(HEAD + code)
-        command = ["run", "--no-capture", *options, "-o", report, "--", python.path, path]
-        result = strobe(*command, env={**os.environ, **SEED, **(env or {})}, cwd=tmp_path)
-        assert result.returncode == status, result
-        return Report(json.loads(report.read_text()), path)
-
-    return run_it
+    return runner(tmp_path)
 
 
 # bytes(n) is one block of n and its head (33 bytes), which is sampled; bytearray's is n + 1, and exact from 1 MiB on.

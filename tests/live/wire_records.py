@@ -3,7 +3,7 @@
 import struct
 from dataclasses import dataclass
 
-PAD, CODE, SAMPLE, ALLOC, RESIZE, FREE, COPY = range(7)
+PAD, CODE, SAMPLE, ALLOC, RESIZE, FREE, COPY, START = range(8)
 PYTHON, NATIVE, CUT = range(3)
 TORN, NO_PYTHON, DETACHED, FINALIZING = 1, 2, 4, 8
 MALLOC_DOMAIN, PYTHON_DOMAIN, MAP_DOMAIN = range(3)
@@ -14,6 +14,7 @@ SAMPLE_HEAD = struct.Struct("<QQQQIIIIIIQQQQ")
 ALLOC_HEAD = struct.Struct("<QQQQQQQQQIIII")
 RESIZE_BODY = struct.Struct("<QQQQ")
 FREE_BODY = struct.Struct("<QQQQ")
+START_HEAD = struct.Struct("<QQII")
 FRAME = struct.Struct("<QiI")
 ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 
@@ -139,6 +140,10 @@ class Ring:
                 self.memory.append(Resize(*RESIZE_BODY.unpack(body)))
             elif kind == FREE:
                 self.memory.append(Free(*FREE_BODY.unpack(body)))
+
+            elif kind == START:
+                *_, kept, count = START_HEAD.unpack_from(body)
+                self._read_frames(body, START_HEAD.size, kept, count)
 
     def _read_frames(self, body, start, kept, count):
         frames = []

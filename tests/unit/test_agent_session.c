@@ -96,6 +96,7 @@ static const char *frame_name(const struct sample_frame *frame) {
     static const char *const names[] = {[SAMPLE_FRAME_NATIVE_THREAD] = "THREAD",
                                         [SAMPLE_FRAME_STARTUP] = "STARTUP",
                                         [SAMPLE_FRAME_SHUTDOWN] = "SHUTDOWN",
+                                        [SAMPLE_FRAME_LOST] = "LOST",
                                         [SAMPLE_FRAME_UNREADABLE] = "UNREADABLE"};
     return frame->code != NULL ? frame->code->name : names[frame->kind];
 }

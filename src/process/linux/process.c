@@ -277,3 +277,13 @@ enum status process_read_variable(struct process *process, const char *name, cha
     buffer_release(&text);
     return status == STATUS_OK && *value == NULL ? STATUS_NOT_FOUND : status;
 }
+
+enum status process_read_resident(const struct process *process, uint64_t *resident_bytes) {
+    char text[STAT_TEXT_BYTES];
+    unsigned long long all_pages = 0, file_pages = 0;
+    TRY(proc_read_text(process->dir_fd, "statm", text, sizeof text));
+    if (sscanf(text, "%*u %llu %llu", &all_pages, &file_pages) != 2)
+        return STATUS_DAMAGED;
+    *resident_bytes = all_pages > file_pages ? (all_pages - file_pages) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+    return STATUS_OK;
+}

@@ -1,0 +1,151 @@
+"""Memory in the corners of a program: what is hooked must go on as without strobe, and what is told must be right."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from embedding import environment_of, library_of
+from harness import TARGETS, strobe
+from memory_reports import SEED, STRIDE, Report, runner
+
+
+@pytest.fixture
+def run(tmp_path):
+    return runner(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def corners(tmp_path_factory):
+    """The library made of targets/memory_corners.c."""
+    path = tmp_path_factory.mktemp("corners") / "memory_corners.so"
+    command = ["cc", "-O1", "-Wall", "-shared", "-fPIC", "-pthread", "-o", path, TARGETS / "memory_corners.c"]
+    subprocess.run(command, check=True)
+    return path
+
+
+CORNERS = """
+import ctypes, time
+corners = ctypes.CDLL(os.environ['CORNERS']) #constructor
+corners.corners_thread.restype = ctypes.c_void_p
+assert corners.corners_churn(1000) > 0
+blocks = [corners.corners_thread() for i in range(3)] #native
+def work():
+    corners.corners_mark_thread()
+threads = [threading.Thread(target=work) for i in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+end = time.monotonic() + 10
+while corners.corners_destroyed() < 7:
+    assert time.monotonic() < end
+for i in range(3):
+    pid = os.fork()
+    if pid == 0:
+        block = bytearray(2097169) #child
+        os._exit(0)
+    os.waitpid(pid, 0)
+assert corners.corners_forked() == 6
+end = bytearray(3145739) #end
+"""
+
+
+def test_corners(python, run, corners):
+    """A handler, a constructor of a library that is loaded, destructors of threads' values, handlers around fork."""
+    report = run(python, CORNERS, env={"CORNERS": str(corners)})
+    # A handler that interrupts the agent's own has to go without.
+    assert report.memory["lost_records"] <= 10
+    assert report.rows["native"]["alloc_bytes"] == pytest.approx(3 * 3000017, abs=2 * STRIDE)
+    assert report.rows["native"]["live_bytes"] == pytest.approx(3 * 3000017, abs=2 * STRIDE)
+    # ctypes calls dlopen from its own source text, in the program's name.
+    assert report.rows["constructor"]["live_bytes"] == pytest.approx(5000011, abs=2 * STRIDE)
+    assert report.rows["child"]["alloc_bytes"] == pytest.approx(3 * 2097170, abs=3 * STRIDE)
+    assert report.rows["end"]["live_bytes"] == pytest.approx(3145740, abs=STRIDE)
+
+
+def test_before_main(any_python, run, corners):
+    """What a library's constructor allocates before the program begins is charged to that."""
+    report = run(any_python, "pass\n", env={"LD_PRELOAD": str(corners)})
+    rows = {row["function"]: row for file in report.report["files"] for row in file["lines"]}
+    # Python itself has begun, too, before its first frame.
+    assert 5000011 <= rows["<startup>"]["live_bytes"] <= rows["<startup>"]["alloc_bytes"] <= 5000011 + 8 * STRIDE
+
+
+NATIVE = """
+import ctypes
+libc = ctypes.CDLL(None)
+identity = ctypes.c_ulong()
+malloc = ctypes.cast(libc.malloc, ctypes.c_void_p)
+def start(size):
+    assert libc.pthread_create(ctypes.byref(identity), None, malloc, ctypes.c_void_p(size)) == 0 #start
+    return identity.value
+def wait(number):
+    assert libc.pthread_join(ctypes.c_ulong(number), None) == 0 #wait
+wait(start(7340033))
+wait(start(7340033))
+"""
+
+
+def test_threads_without_python(python, run):
+    """They are charged to the line that started them."""
+    report = run(python, NATIVE)
+    assert report.rows["start"]["alloc_bytes"] == pytest.approx(2 * 7340033, abs=STRIDE)
+    assert report.rows.get("wait", {}).get("alloc_bytes", 0) <= STRIDE
+
+
+TWICE = """
+kept = [bytes(n) for n in [40009] * 601] #kept
+whole = bytearray(5242883) #whole
+"""
+
+
+def test_interpreters_one_after_the_other(python, tmp_path):
+    """Python is initialised, finalised, and initialised again: the second time is seen as the first."""
+    if not python.shared:
+        pytest.skip("no libpython to link with")
+    program, path, report = tmp_path / "twice", tmp_path / "victim.py", tmp_path / "report.json"
+    library = library_of(python)
+    command = ["cc", "-o", program, TARGETS / "embed_twice.c", library, f"-Wl,-rpath,{library.parent}"]
+    subprocess.run(command, check=True)
+    path.write_text(TWICE)
+    text = f"import runpy; kept = runpy.run_path({str(path)!r})"
+    environment = {**os.environ, **SEED, **environment_of(python)}
+    result = strobe("run", "--no-capture", "-o", report, "--", program, text, text, env=environment, cwd=tmp_path)
+    assert result.returncode == 0, result
+    found = Report(json.loads(report.read_text()), path)
+    found.assert_near("kept", "alloc", 2 * 601 * (40009 + 33), slack=2 * 601 * 8 * 10)
+    assert found.rows["whole"]["alloc_bytes"] == pytest.approx(2 * 5242884, abs=2 * STRIDE)
+    # What lives at the second one's end.
+    found.assert_near("kept", "live", 601 * (40009 + 33), slack=601 * 8 * 10)
+    assert found.rows["whole"]["live_bytes"] == pytest.approx(5242884, abs=STRIDE)
+
+
+STARVED = """
+def first(count):
+    for i in range(count):
+        bytes(40009) #first
+def second(count):
+    for i in range(count):
+        bytes(50021) #second
+def third(count):
+    for i in range(count):
+        bytearray(1048583) #third
+first(4001)
+os.kill(os.getppid(), signal.SIGSTOP)
+second(4001)
+third(101)
+os.kill(os.getppid(), signal.SIGCONT)
+first(4001)
+"""
+
+
+def test_strobe_is_starved(python, run):
+    """While strobe does not get to run rings fill up: less is told then, and no line loses by it."""
+    report = run(python, STARVED)
+    assert report.memory["lost_records"] == 0
+    report.assert_near("first", "alloc", 2 * 4001 * (40009 + 33))
+    report.assert_near("second", "alloc", 4001 * (50021 + 33))
+    # Exact as long as there is room.
+    assert report.rows["third"]["alloc_bytes"] == pytest.approx(101 * 1048584, rel=0.15)
+    # What is given back while rings are full is told later.
+    for mark in ("first", "second", "third"):
+        assert report.rows[mark]["live_bytes"] <= 2 * STRIDE, mark

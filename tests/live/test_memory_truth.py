@@ -1,0 +1,138 @@
+"""Memory as `strobe run` tells it, held against the kernel, tracemalloc and arithmetic."""
+
+import os
+import subprocess
+
+import numpy_packages
+import pytest
+from memory_reports import MIB, STRIDE, runner
+
+
+@pytest.fixture
+def run(tmp_path):
+    return runner(tmp_path)
+
+
+# Not more than fits into a ring, should strobe not get to run for a while.
+TURNS = """
+for i in range(301):
+    bytes(524255) #one
+    bytes(524255) #two
+for i in range(31):
+    bytearray(1048583) #three
+    bytearray(1048583) #four
+"""
+
+
+def test_lines_by_turns(python, run):
+    """Whoever happens to allocate when a threshold is crossed is not charged with what others did before."""
+    report = run(python, TURNS)
+    for mark in ("one", "two"):
+        # 8.7 % when strobe is never late.
+        assert report.assert_near(mark, "alloc", 301 * 524288) < 0.15 * 301 * 524288
+    for mark in ("three", "four"):
+        assert report.rows[mark]["alloc_bytes"] == pytest.approx(31 * 1048584, abs=2 * STRIDE)
+
+
+THREADS = """
+def work():
+    for i in range(29):
+        bytearray(1048583) #work
+def one(): work() #by1
+def two(): work() #by2
+def four(): work() #by4
+def eight(): work() #by8
+for count, function in (1, one), (2, two), (4, four), (8, eight):
+    threads = [threading.Thread(target=function) for i in range(count)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+"""
+
+
+def test_threads(python, run):
+    """What is exact is so in any number of threads."""
+    report = run(python, THREADS)
+    for count in (1, 2, 4, 8):
+        total = report.rows[f"by{count}"]["total_alloc_bytes"]
+        assert total == pytest.approx(count * 29 * 1048584, abs=(2 + count) * STRIDE), count
+    assert report.rows["work"]["alloc_bytes"] == pytest.approx(15 * 29 * 1048584, abs=15 * STRIDE)
+
+
+TOUCHED = """
+import time
+kept = mmap.mmap(-1, 1 << 29, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) #kept
+for i in range(0, int(os.environ['TOUCHED']), 4096):
+    kept[i] = 1
+time.sleep(0.1) # strobe looks 50 times a second
+"""
+
+
+@pytest.mark.parametrize("percent", [0, 30, 100])
+def test_touched(any_python, run, percent):
+    """Allocated is what was asked for, resident what was touched of it."""
+    touched = (1 << 29) * percent // 100
+    report = run(any_python, TOUCHED, env={"TOUCHED": str(touched)})
+    for measure in ("alloc_bytes", "peak_bytes", "live_bytes"):
+        assert report.rows["kept"][measure] == pytest.approx(1 << 29, abs=STRIDE), measure
+    assert 1 << 29 <= report.memory["peak_bytes"] <= (1 << 29) + 16 * MIB
+    assert touched <= report.memory["resident_bytes"] <= touched + 24 * MIB
+
+
+# Objects whose sizes are size classes of all allocators.
+OBJECTS = """
+count = int(os.environ['COUNT'])
+kept = [bytes(31) for i in range(count)] #kept
+table = {i: None for i in range(0, count, 3)}
+if 'TRACED' in os.environ:
+    print(__import__('tracemalloc').get_traced_memory()[1])
+"""
+
+
+def test_against_tracemalloc(python, run, tmp_path):
+    """The most that a program of Python objects took is what the interpreter's own account says."""
+    if python.debug:
+        pytest.skip("its allocators put something around each object")
+    count = 500009
+    peaks, traced = [], []
+    for wanted in (0, count):
+        environment = {"COUNT": str(wanted)}
+        peaks.append(run(python, OBJECTS, env=environment).memory["peak_bytes"])
+        command = [python.path, "-X", "tracemalloc", tmp_path / "victim.py"]
+        result = subprocess.run(command, env={**os.environ, **environment, "TRACED": "1"}, stdout=subprocess.PIPE, check=True)
+        traced.append(int(result.stdout))
+    # An arena is taken as a whole, and each of its pools has a head.
+    assert peaks[1] - peaks[0] == pytest.approx(traced[1] - traced[0], rel=0.02, abs=2 * MIB)
+
+
+NUMPY = """
+import numpy
+def arrays():
+    a = numpy.ones((1009, 1013)) #ones
+    product = a @ a.T #product
+    a + a; a - a #temporaries
+    numpy.add(a, a, out=a) #out
+    view = a.T[3:]; other = a.reshape(-1) #views
+    copy = a.T.copy() #copy
+    grown = numpy.ones(1000003) #small
+    grown.resize(3000017, refcheck=False) #resize
+    parts = [numpy.full(3500009, i, 'd') for i in range(4)] #parts
+arrays()
+"""
+
+
+def test_numpy(python, run):
+    folder = numpy_packages.folder(python)
+    if folder is None:
+        pytest.skip("no NumPy for this interpreter")
+    report = run(python, NUMPY, "--exclude", f"{folder}/*", env={"PYTHONPATH": str(folder), "OPENBLAS_NUM_THREADS": "1"})
+    one = 8 * 1009 * 1013
+    expected = {"ones": one, "temporaries": 2 * one, "copy": one, "parts": 4 * 8 * 3500009}
+    expected |= {"small": 8 * 1000003, "resize": 8 * 2000014}
+    for mark, size in expected.items():
+        assert report.rows[mark]["alloc_bytes"] == pytest.approx(size, rel=0.02, abs=STRIDE), mark
+    # BLAS has a buffer of its own.
+    assert 8 * 1009 * 1009 <= report.rows["product"]["alloc_bytes"]
+    assert report.rows["product"]["peak_bytes"] >= 8 * 1009 * 1009
+    for mark in ("out", "views"):
+        assert mark not in report.rows or report.rows[mark]["alloc_bytes"] <= STRIDE, mark
+    assert report.rows["parts"]["peak_bytes"] == pytest.approx(expected["parts"], abs=STRIDE)
