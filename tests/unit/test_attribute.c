@@ -375,7 +375,7 @@ static void test_a_difference_is_scaled_by_the_time_sampled(void **state) {
     add(after, 0, "main:10 fresh:40", 10);
     assert_int_equal(profile_add_value(before, 0, 0, MEASURE_WAIT_NS, 1), STATUS_OK);
     assert_int_equal(profile_add_value(after, 0, stack_of(after, "main:10"), MEASURE_LIVE_BYTES, 8), STATUS_OK);
-    assert_int_equal(diff_profiles(before, after, NULL, &diff, NULL), STATUS_OK);
+    assert_int_equal(diff_profiles(before, after, NULL, false, &diff, NULL), STATUS_OK);
     assert_true(diff.scale == 0.5);
     assert_true(diff.taken[MEASURE_CPU_NS]);
     assert_false(diff.taken[MEASURE_WAIT_NS]);
