@@ -74,8 +74,7 @@ static int parse(int argc, char **argv, struct diff_options *options) {
     }
     if (argc - optind != 2)
         return cli_usage_error("diff", "two captures are compared, %d given", argc - optind);
-    if (options->report.format == NULL && options->report.output != NULL)
-        options->report.format = export_find_path(options->report.output);
+    report_complete_format(&options->report);
     if (options->report.format != NULL && strcmp(options->report.format->name, "json") != 0)
         return cli_usage_error("diff", "a comparison is a table or json, not %s", options->report.format->name);
     options->before = argv[optind];

@@ -27,7 +27,8 @@ const char report_options_help[] = "  -f, --format NAME  table, json, html, coll
 
 static bool take_format(struct report_options *options, const char *name) {
     options->format = export_find_name(name);
-    return options->format != NULL || strcmp(name, "table") == 0;
+    options->wants_table = strcmp(name, "table") == 0;
+    return options->format != NULL || options->wants_table;
 }
 
 bool report_take_option(struct report_options *options, int option, const char *value, const char **problem) {
@@ -72,9 +73,13 @@ bool report_take_option(struct report_options *options, int option, const char *
     }
 }
 
-const char *report_complete_options(struct report_options *options) {
-    if (options->format == NULL && options->output != NULL)
+void report_complete_format(struct report_options *options) {
+    if (options->format == NULL && !options->wants_table && options->output != NULL)
         options->format = export_find_path(options->output);
+}
+
+const char *report_complete_options(struct report_options *options) {
+    report_complete_format(options);
     if (options->has_measure && (options->format == NULL || !options->format->takes_measure))
         return "--measure is for formats that show one: collapsed, svg, speedscope, pprof, pstats, gecko, chrome";
     return NULL;

@@ -10,6 +10,7 @@ enum { REPORT_MAX_GLOBS = 64 };
 
 struct report_options {
     const struct export_format *format; /* NULL: the table */
+    bool wants_table;                   /* whatever the output is called */
     const char *output;                 /* NULL: standard output */
     bool to_stderr;                     /* NULL is standard error, which the program sampled writes to as well */
     bool all;                           /* library code stands for itself */
@@ -50,8 +51,9 @@ extern const char report_options_help[];
 
 /* Takes one of them. False when it is none of them; *problem says what is wrong with its value, else it is NULL. */
 bool report_take_option(struct report_options *options, int option, const char *value, const char **problem);
-/* After the last option: takes the format from the output's name where none was given. What is wrong with the options
- * together, or NULL. */
+/* After the last option: takes the format from the output's name where none was given. */
+void report_complete_format(struct report_options *options);
+/* The same; what is wrong with the options together, or NULL. */
 const char *report_complete_options(struct report_options *options);
 /* STATUS_USAGE, saying which measures the profile has, when it lacks the one that is asked for. */
 enum status report_check_measure(const struct report_options *options, const struct profile *profile,
