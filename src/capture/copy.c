@@ -289,22 +289,8 @@ enum status capture_copy(const char *path, struct capture_writer *writer, struct
     struct copy copy = {.writer = writer, .merge = merge};
     /* No facts: they are the writer's own, and those of one capture would not hold for the others. */
     const struct capture_visitor visitor = {
-        .context = &copy,
-        .epoch = on_epoch,
-        .string = on_string,
-        .frame = on_frame,
-        .stack = on_stack,
-        .process = on_process,
-        .process_end = on_process_end,
-        .counters = on_counters,
-        .thread = on_thread,
-        .thread_cpu = on_thread_cpu,
-        .thread_end = on_thread_end,
-        .sample = on_sample,
-        .event = on_event,
-        .change = on_change,
-        .footprint = on_footprint,
-    };
+        &copy,       on_epoch,  NULL,          on_string,     on_frame,  on_stack, on_process, on_process_end,
+        on_counters, on_thread, on_thread_cpu, on_thread_end, on_sample, on_event, on_change,  on_footprint};
     enum status status = capture_read(path, &visitor, NULL, error);
     enum status ended = end_processes(&copy);
     release(&copy);

@@ -56,7 +56,8 @@ struct capture_process {
     uint64_t start_ns;        /* the same instant by the samples' clock (CLOCK_MONOTONIC) */
     const struct capture_text *command;
     size_t command_count;
-    /* Folders whose code is library code beyond those that are told by their path (site-packages, lib/python3.N). */
+    /* Folders and files whose code is library code beyond those that are told by their path (site-packages,
+     * lib/python3.N). */
     const struct capture_text *libraries;
     size_t library_count;
 };

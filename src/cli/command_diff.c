@@ -16,17 +16,21 @@ static const char help[] = "Usage: strobe diff [OPTIONS] BEFORE AFTER\n"
                            "  -o, --output FILE  write it there (default: standard output)\n"
                            "  --all              library code stands for itself; without it, it is charged\n"
                            "                     to the user's line that called it\n"
+                           "  --as-is            do not scale: for two whole runs of a program\n"
                            "  --running          leave out the time in which threads waited\n"
                            "  --only GLOB        only files that match count as the user's code\n"
                            "  --exclude GLOB     files that match are charged to their callers\n"
                            "  --lines N          show at most N lines (default 25)\n"
+                           "  --measure NAME     rank by that alone: cpu, wall, wait, gil, python, native, kernel,\n"
+                           "                     alloc, peak, live, ... (table)\n"
                            "  --help             this text\n";
 
-enum { OPTION_RUNNING = 256 };
+enum { OPTION_RUNNING = 256, OPTION_AS_IS };
 
 struct diff_options {
     struct report_options report;
     bool running;
+    bool as_is;
     const char *before;
     const char *after;
 };
@@ -35,6 +39,8 @@ static const char *take_option(struct diff_options *options, int option, const c
     const char *problem = NULL;
     if (option == OPTION_RUNNING)
         options->running = true;
+    else if (option == OPTION_AS_IS)
+        options->as_is = true;
     else if (!report_take_option(&options->report, option, value, &problem))
         problem = "there is no such option, or its value is missing";
     return problem;
@@ -47,9 +53,11 @@ static int parse(int argc, char **argv, struct diff_options *options) {
         {"output", required_argument, NULL, 'o'},
         {"all", no_argument, NULL, REPORT_OPTION_ALL},
         {"running", no_argument, NULL, OPTION_RUNNING},
+        {"as-is", no_argument, NULL, OPTION_AS_IS},
         {"only", required_argument, NULL, REPORT_OPTION_ONLY},
         {"exclude", required_argument, NULL, REPORT_OPTION_EXCLUDE},
         {"lines", required_argument, NULL, REPORT_OPTION_LINES},
+        {"measure", required_argument, NULL, REPORT_OPTION_MEASURE},
         {"help", no_argument, NULL, 'h'},
         {0},
     };
@@ -66,7 +74,7 @@ static int parse(int argc, char **argv, struct diff_options *options) {
     }
     if (argc - optind != 2)
         return cli_usage_error("diff", "two captures are compared, %d given", argc - optind);
-    report_complete_options(&options->report);
+    report_complete_format(&options->report);
     if (options->report.format != NULL && strcmp(options->report.format->name, "json") != 0)
         return cli_usage_error("diff", "a comparison is a table or json, not %s", options->report.format->name);
     options->before = argv[optind];
@@ -75,13 +83,19 @@ static int parse(int argc, char **argv, struct diff_options *options) {
 }
 
 static enum status write_comparison(const struct profile *before, const struct profile *after,
-                                    const struct report_options *options, FILE *stream, struct error *error) {
+                                    const struct diff_options *how, FILE *stream, struct error *error) {
+    const struct report_options *options = &how->report;
     struct attribute_options attribute = report_attribute_options(options);
     if (options->format != NULL)
-        return diff_json_write(before, after, &attribute, stream, error);
+        return diff_json_write(before, after, &attribute, how->as_is, stream, error);
     struct source_cache *sources = source_cache_new(report_open_source, NULL);
-    struct diff_table_options table = {&attribute, sources, options->lines, report_terminal_width(stream),
-                                       cli_wants_colour(stream)};
+    struct diff_table_options table = {&attribute,
+                                       sources,
+                                       options->lines,
+                                       report_terminal_width(stream),
+                                       cli_wants_colour(stream),
+                                       how->as_is,
+                                       options->has_measure ? &options->measure : NULL};
     enum status status = diff_table_write(before, after, &table, stream, error);
     source_cache_free(sources);
     return status;
@@ -95,8 +109,10 @@ static enum status compare(const struct diff_options *options, struct profile *b
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     TRY(report_load_capture(before, options->before, &how, damage, error));
     TRY(report_load_capture(after, options->after, &how, damage, error));
+    TRY(report_check_measure(&options->report, before, error));
+    TRY(report_check_measure(&options->report, after, error));
     TRY(output_open(&file, options->report.output, error));
-    enum status status = write_comparison(before, after, &options->report, file.stream, error);
+    enum status status = write_comparison(before, after, options, file.stream, error);
     enum status closed = output_close(&file, status == STATUS_OK, error);
     return status == STATUS_OK ? closed : status;
 }

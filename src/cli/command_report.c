@@ -28,6 +28,8 @@ int command_report(int argc, char **argv) {
     }
     if (optind == argc)
         return cli_usage_error("report", "no capture given");
-    report_complete_options(&options);
+    const char *conflict = report_complete_options(&options);
+    if (conflict != NULL)
+        return cli_usage_error("report", "%s", conflict);
     return report_captures((const char *const *)argv + optind, (size_t)(argc - optind), &options);
 }

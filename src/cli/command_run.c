@@ -78,7 +78,9 @@ static int take_command(struct run_options *options, int argc, char **argv, int 
                                     argv + optind, argc - optind);
     if (options->command == NULL)
         return cli_fail(&(struct error){STATUS_FAILED, "there is not enough memory"});
-    report_complete_options(&options->sampling.report);
+    const char *conflict = report_complete_options(&options->sampling.report);
+    if (conflict != NULL)
+        return cli_usage_error("run", "%s", conflict);
     return -1;
 }
 

@@ -19,8 +19,21 @@ static const char *const self_names[MEASURE_COUNT] = {
     [MEASURE_LIVE_COUNT] = "live_count",
 };
 
+static void put_cpu_parts(struct writer *writer, const uint64_t *amounts) {
+    static const char *const parts[] = {"python", "native", "kernel"};
+    if (!writer->diff->taken[MEASURE_CPU_PYTHON_NS])
+        return;
+    json_stream_open_key(&writer->json, "cpu_s", '{');
+    for (int i = 0; i < 3; i++) {
+        json_stream_key(&writer->json, parts[i]);
+        json_stream_decimal(&writer->json, amounts[MEASURE_CPU_PYTHON_NS + i], 9);
+    }
+    json_stream_close(&writer->json, '}');
+}
+
 static void put_amounts(struct writer *writer, const char *key, const uint64_t *amounts) {
     json_stream_open_key(&writer->json, key, '{');
+    put_cpu_parts(writer, amounts);
     for (int m = 0; m < MEASURE_COUNT; m++) {
         if (self_names[m] == NULL || !writer->diff->taken[m])
             continue;
@@ -69,9 +82,9 @@ static void put_profile(struct writer *writer, const char *key, const struct pro
 }
 
 enum status diff_json_write(const struct profile *before, const struct profile *after,
-                            const struct attribute_options *options, FILE *stream, struct error *error) {
+                            const struct attribute_options *options, bool as_is, FILE *stream, struct error *error) {
     struct profile_diff diff;
-    TRY(diff_profiles(before, after, options, &diff, error));
+    TRY(diff_profiles(before, after, options, as_is, &diff, error));
     struct writer writer = {.diff = &diff};
     json_stream_init(&writer.json, stream);
     json_stream_open(&writer.json, '{');

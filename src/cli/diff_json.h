@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 enum status diff_json_write(const struct profile *before, const struct profile *after,
-                            const struct attribute_options *options, FILE *stream, struct error *error) MUST_USE;
+                            const struct attribute_options *options, bool as_is, FILE *stream,
+                            struct error *error) MUST_USE;
 
 #endif

@@ -1,6 +1,7 @@
 #include "cli/recorder.h"
 
 #include "cli/cli.h"
+#include "cli/program.h"
 #include "cli/recorder_state.h"
 
 #include "base/clock.h"
@@ -10,6 +11,8 @@
 
 /* Frames without code have keys that no serial and instruction make. */
 static const uint64_t OTHER_KEYS = UINT64_MAX - 100;
+
+enum { MAX_PATH_BYTES = 4096 };
 
 static struct recorder *recorder_of(struct sample_sink *sink) {
     return (struct recorder *)sink;
@@ -28,6 +31,14 @@ static enum status add_process(struct recorder *recorder, const struct sampled_p
         return STATUS_FAILED;
     for (size_t i = 0; i < count; i++)
         command[i] = text_of(process->command[i]);
+    struct capture_text libraries[2];
+    char launcher[MAX_PATH_BYTES];
+    size_t library_count = 0;
+    if (process->library != NULL)
+        libraries[library_count++] = text_of(process->library);
+    if (program_find_launcher(process->process, process->command, launcher, sizeof launcher) == STATUS_OK)
+        libraries[library_count++] = text_of(launcher);
+    recorder->processes[process->number].has_library = process->library != NULL;
     struct capture_process record = {
         .process = process->number,
         .pid = process->pid,
@@ -41,6 +52,8 @@ static enum status add_process(struct recorder *recorder, const struct sampled_p
         .start_ns = process->start_ns,
         .command = command,
         .command_count = count,
+        .libraries = libraries,
+        .library_count = library_count,
     };
     enum status status = capture_add_process(recorder->writer, &record);
     free(command);
@@ -122,7 +135,7 @@ static enum status intern_text(struct recorder *recorder, const char *text, uint
 
 /* Before 3.9 a script is called as on the command line, often relative to where it was started. */
 static enum status intern_file(struct recorder *recorder, struct process *process, const char *name, uint32_t *id) {
-    char absolute[4096];
+    char absolute[MAX_PATH_BYTES];
     if (name != NULL && name[0] != '/' && name[0] != '<' && name[0] != '\0' && process != NULL &&
         process_resolve_path(process, name, absolute, sizeof absolute) == STATUS_OK)
         name = absolute;
@@ -248,9 +261,13 @@ static enum status stack_id(struct recorder *recorder, struct recorded_stack *st
     return STATUS_OK;
 }
 
+static bool has_native_frame(const struct sample_cpu *cpu) {
+    return cpu->native_ns > 0 && (cpu->function != NULL || cpu->library != NULL);
+}
+
 /* The native function, where one is known, called by the innermost frame. */
 static enum status add_native_frame(struct recorder *recorder, const struct sample_cpu *cpu, uint32_t *stack) {
-    if (cpu->native_ns == 0 || (cpu->function == NULL && cpu->library == NULL))
+    if (!has_native_frame(cpu))
         return STATUS_OK;
     struct capture_frame record = bare_frame(CAPTURE_FRAME_NATIVE);
     uint32_t frame = 0, parent = *stack;
@@ -325,14 +342,11 @@ static enum status charged_stack(struct recorder *recorder, struct recorded_stac
     return sample->clock == SAMPLE_CLOCK_CPU ? add_native_frame(recorder, &sample->cpu, id) : STATUS_OK;
 }
 
-static enum status take_sample(struct sample_sink *sink, const struct sample *sample) {
-    struct recorder *recorder = recorder_of(sink);
+static enum status record(struct recorder *recorder, const struct sample *sample) {
     struct recorded_thread *thread = sample->thread->receiver;
     struct recorded_stack *stack = &thread->stacks[sample->clock == SAMPLE_CLOCK_CPU ? FROM_INSIDE : FROM_OUTSIDE];
     uint32_t id = 0;
     TRY(charged_stack(recorder, stack, sample, &id));
-    announce(recorder);
-    recorder->progress.samples++;
     if (sample->clock == SAMPLE_CLOCK_CPU || sample->clock == SAMPLE_CLOCK_WAIT)
         TRY(write_parts(recorder, sample, thread->id, id));
     if (sample->clock == SAMPLE_CLOCK_WAIT)
@@ -341,6 +355,30 @@ static enum status take_sample(struct sample_sink *sink, const struct sample *sa
     if (capture_writer_epoch(recorder->writer) != recorder->epoch)
         TRY(charged_stack(recorder, stack, sample, &id));
     return write_sample(recorder, sample, thread->id, id);
+}
+
+/* What was not native of a sample that was native, too, stands for the line, not for the native function. */
+static enum status record_in_parts(struct recorder *recorder, const struct sample *sample) {
+    struct sample native = *sample, rest = *sample;
+    native.cpu.python_ns = native.cpu.kernel_ns = 0;
+    native.weight_ns = native.cpu.native_ns;
+    rest.cpu.native_ns = 0;
+    rest.weight_ns = rest.cpu.python_ns + rest.cpu.kernel_ns;
+    rest.unchanged = rest.count;
+    TRY(record(recorder, &native));
+    return record(recorder, &rest);
+}
+
+static enum status take_sample(struct sample_sink *sink, const struct sample *sample) {
+    struct recorder *recorder = recorder_of(sink);
+    bool is_mixed = sample->clock == SAMPLE_CLOCK_CPU && has_native_frame(&sample->cpu) &&
+                    sample->cpu.python_ns + sample->cpu.kernel_ns > 0;
+    const struct sampled_process *process = sample->thread->process;
+    if (process->library != NULL && !recorder->processes[process->number].has_library)
+        TRY(add_process(recorder, process));
+    announce(recorder);
+    recorder->progress.samples++;
+    return is_mixed ? record_in_parts(recorder, sample) : record(recorder, sample);
 }
 
 static enum status idle(struct sample_sink *sink, uint64_t now_ns) {

@@ -20,11 +20,15 @@ const char report_options_help[] = "  -f, --format NAME  table, json, html, coll
                                    "  --idle             count the time in which threads waited, too\n"
                                    "  --only GLOB        only files that match count as the user's code\n"
                                    "  --exclude GLOB     files that match are charged to their callers\n"
-                                   "  --lines N          show at most N lines of a file (table)\n";
+                                   "  --lines N          show at most N lines of a file (table)\n"
+                                   "  --measure NAME     what formats show that show one thing (collapsed, svg, ...):\n"
+                                   "                     cpu, wall, wait, gil, python, native, kernel, samples,\n"
+                                   "                     alloc, peak, live, ... (default: cpu of a run, else wall)\n";
 
 static bool take_format(struct report_options *options, const char *name) {
     options->format = export_find_name(name);
-    return options->format != NULL || strcmp(name, "table") == 0;
+    options->wants_table = strcmp(name, "table") == 0;
+    return options->format != NULL || options->wants_table;
 }
 
 bool report_take_option(struct report_options *options, int option, const char *value, const char **problem) {
@@ -59,14 +63,39 @@ bool report_take_option(struct report_options *options, int option, const char *
             *problem = "--lines takes a number from 1 on";
         options->lines = (size_t)number;
         return true;
+    case REPORT_OPTION_MEASURE:
+        options->has_measure = measure_find(value, &options->measure);
+        if (!options->has_measure)
+            *problem = "there is no such measure";
+        return true;
     default:
         return false;
     }
 }
 
-void report_complete_options(struct report_options *options) {
-    if (options->format == NULL && options->output != NULL)
+void report_complete_format(struct report_options *options) {
+    if (options->format == NULL && !options->wants_table && options->output != NULL)
         options->format = export_find_path(options->output);
+}
+
+const char *report_complete_options(struct report_options *options) {
+    report_complete_format(options);
+    if (options->has_measure && (options->format == NULL || !options->format->takes_measure))
+        return "--measure is for formats that show one: collapsed, svg, speedscope, pprof, pstats, gecko, chrome";
+    return NULL;
+}
+
+enum status report_check_measure(const struct report_options *options, const struct profile *profile,
+                                 struct error *error) {
+    char known[300] = "";
+    size_t used = 0;
+    if (!options->has_measure || profile_has(profile, options->measure))
+        return STATUS_OK;
+    for (enum measure i = 0; i < MEASURE_SHOWN; i++)
+        if (profile_has(profile, i) && used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", measure_word(i));
+    return error_set(error, STATUS_USAGE, "the capture does not have '%s'; it has %s", measure_word(options->measure),
+                     used > 0 ? known : "no measures at all");
 }
 
 enum status report_open_source(void *context, const char *path, int *fd) {
@@ -105,7 +134,8 @@ static enum status write_report(const struct profile *profile, const struct repo
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     enum status status;
     if (options->format != NULL) {
-        struct export_options export = {&attribute, line_of_source, sources};
+        struct export_options export = {&attribute, line_of_source, sources,
+                                        options->has_measure ? &options->measure : NULL};
         status = options->format->write(profile, &export, stream, error);
     } else {
         struct report_table_options table = {&attribute, sources, options->lines, report_terminal_width(stream),
@@ -116,8 +146,12 @@ static enum status write_report(const struct profile *profile, const struct repo
     return status;
 }
 
-/* Formats that show waiting as such are given all; in the others time is CPU time unless the user wants both. */
+/* Formats that show waiting as such are given all; in the others time is CPU time unless the user wants both, or the
+ * other. */
 static bool leaves_out_idle(const struct report_options *options) {
+    if (options->has_measure && (options->measure == MEASURE_WALL_NS || options->measure == MEASURE_WAIT_NS ||
+                                 options->measure == MEASURE_GIL_WAIT_NS))
+        return false;
     return !options->idle && options->format != NULL && strcmp(options->format->name, "json") != 0;
 }
 
@@ -154,6 +188,8 @@ int report_captures(const char *const *paths, size_t count, const struct report_
     if (profile == NULL)
         return cli_fail(&(struct error){STATUS_FAILED, "there is not enough memory"});
     enum status status = load(profile, paths, count, options, &damage, &error);
+    if (status == STATUS_OK)
+        status = report_check_measure(options, profile, &error);
     if (status == STATUS_OK && options->format != NULL && options->format->is_binary && options->output == NULL &&
         isatty(options->to_stderr ? STDERR_FILENO : STDOUT_FILENO))
         status =

@@ -10,6 +10,7 @@ enum { REPORT_MAX_GLOBS = 64 };
 
 struct report_options {
     const struct export_format *format; /* NULL: the table */
+    bool wants_table;                   /* whatever the output is called */
     const char *output;                 /* NULL: standard output */
     bool to_stderr;                     /* NULL is standard error, which the program sampled writes to as well */
     bool all;                           /* library code stands for itself */
@@ -19,6 +20,8 @@ struct report_options {
     const char *exclude[REPORT_MAX_GLOBS];
     size_t exclude_count;
     size_t lines; /* of a file in the table; 0: as many as are worth a look */
+    bool has_measure;
+    enum measure measure; /* for the formats that show one; else they show the main one */
 };
 
 /* The long options that both commands have, for getopt_long; their values begin at REPORT_OPTION_FIRST. */
@@ -29,6 +32,7 @@ enum report_option {
     REPORT_OPTION_ONLY,
     REPORT_OPTION_EXCLUDE,
     REPORT_OPTION_LINES,
+    REPORT_OPTION_MEASURE,
 };
 /* clang-format off */
 #define REPORT_LONG_OPTIONS                                  \
@@ -38,7 +42,8 @@ enum report_option {
     {"idle", no_argument, NULL, REPORT_OPTION_IDLE},         \
     {"only", required_argument, NULL, REPORT_OPTION_ONLY},   \
     {"exclude", required_argument, NULL, REPORT_OPTION_EXCLUDE}, \
-    {"lines", required_argument, NULL, REPORT_OPTION_LINES}
+    {"lines", required_argument, NULL, REPORT_OPTION_LINES}, \
+    {"measure", required_argument, NULL, REPORT_OPTION_MEASURE}
 /* clang-format on */
 
 /* The lines of --help for these options. */
@@ -47,7 +52,12 @@ extern const char report_options_help[];
 /* Takes one of them. False when it is none of them; *problem says what is wrong with its value, else it is NULL. */
 bool report_take_option(struct report_options *options, int option, const char *value, const char **problem);
 /* After the last option: takes the format from the output's name where none was given. */
-void report_complete_options(struct report_options *options);
+void report_complete_format(struct report_options *options);
+/* The same; what is wrong with the options together, or NULL. */
+const char *report_complete_options(struct report_options *options);
+/* STATUS_USAGE, saying which measures the profile has, when it lacks the one that is asked for. */
+enum status report_check_measure(const struct report_options *options, const struct profile *profile,
+                                 struct error *error) MUST_USE;
 
 /* What the attribution is to count. Borrows the options' globs. */
 struct attribute_options report_attribute_options(const struct report_options *options);

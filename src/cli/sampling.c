@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/program.h"
 #include "cli/recorder.h"
 
 #include <stdlib.h>
@@ -85,24 +86,6 @@ const char *sampling_take_option(struct sampling_options *options, int option, c
     default:
         return "there is no such option, or its value is missing";
     }
-}
-
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
-/* The script or module that runs; for what is no Python by its name (a shell, gunicorn), that. */
-static const char *program_name(char *const *command) {
-    if (command[0] == NULL)
-        return "python";
-    const char *program = base_name(command[0]);
-    if (strncmp(program, "python", strlen("python")) != 0)
-        return program;
-    for (size_t i = 1; command[i] != NULL && strcmp(command[i], "-c") != 0; i++)
-        if (command[i][0] != '-')
-            return base_name(command[i]);
-    return program;
 }
 
 static char *named_capture(char *const *command, pid_t pid) {

@@ -4,979 +4,557 @@
 #include "cpython/opcode.h"
 
 /* clang-format off */
-#define CACHE OPCODE_CACHE
-#define CALL OPCODE_CALL
-#define CALLS_PYTHON OPCODE_CALLS_PYTHON
-#define RESUMES_GENERATOR OPCODE_RESUMES_GENERATOR
-#define BY_THE_WAY OPCODE_BY_THE_WAY
-#define HIDDEN OPCODE_HIDDEN
-#define OTHER OPCODE_OTHER
+/* number, base, caches; with an E: it enters */
+#define K(number, base, caches) [number] = {OPCODE_CACHE, false, base, caches},
+#define C(number, base, caches) [number] = {OPCODE_CALL, false, base, caches},
+#define CE(number, base, caches) [number] = {OPCODE_CALL, true, base, caches},
+#define P(number, base, caches) [number] = {OPCODE_CALLS_PYTHON, false, base, caches},
+#define PE(number, base, caches) [number] = {OPCODE_CALLS_PYTHON, true, base, caches},
+#define G(number, base, caches) [number] = {OPCODE_RESUMES_GENERATOR, false, base, caches},
+#define GE(number, base, caches) [number] = {OPCODE_RESUMES_GENERATOR, true, base, caches},
+#define W(number, base, caches) [number] = {OPCODE_BY_THE_WAY, false, base, caches},
+#define H(number, base, caches) [number] = {OPCODE_HIDDEN, false, base, caches},
+#define HE(number, base, caches) [number] = {OPCODE_HIDDEN, true, base, caches},
+#define O(number, base, caches) [number] = {OPCODE_OTHER, false, base, caches},
 
-/* family, enters, base, caches */
 const struct opcode opcode_tables[OPCODE_LAST_MINOR - OPCODE_FIRST_MINOR + 1][OPCODES] = {
 [8 - OPCODE_FIRST_MINOR] = { /* 3.8.18 */
-    [1] = {BY_THE_WAY, false, 1, 0} /* POP_TOP */, [2] = {OTHER, false, 2, 0} /* ROT_TWO */,
-    [3] = {OTHER, false, 3, 0} /* ROT_THREE */, [4] = {OTHER, false, 4, 0} /* DUP_TOP */,
-    [5] = {OTHER, false, 5, 0} /* DUP_TOP_TWO */, [6] = {OTHER, false, 6, 0} /* ROT_FOUR */,
-    [9] = {OTHER, false, 9, 0} /* NOP */, [10] = {CALLS_PYTHON, false, 10, 0} /* UNARY_POSITIVE */,
-    [11] = {CALLS_PYTHON, false, 11, 0} /* UNARY_NEGATIVE */, [12] = {CALLS_PYTHON, false, 12, 0} /* UNARY_NOT */,
-    [15] = {CALLS_PYTHON, false, 15, 0} /* UNARY_INVERT */,
-    [16] = {CALLS_PYTHON, false, 16, 0} /* BINARY_MATRIX_MULTIPLY */,
-    [17] = {CALLS_PYTHON, false, 17, 0} /* INPLACE_MATRIX_MULTIPLY */,
-    [19] = {CALLS_PYTHON, false, 19, 0} /* BINARY_POWER */, [20] = {CALLS_PYTHON, false, 20, 0} /* BINARY_MULTIPLY */,
-    [22] = {CALLS_PYTHON, false, 22, 0} /* BINARY_MODULO */, [23] = {CALLS_PYTHON, false, 23, 0} /* BINARY_ADD */,
-    [24] = {CALLS_PYTHON, false, 24, 0} /* BINARY_SUBTRACT */, [25] = {CALLS_PYTHON, false, 25, 0} /* BINARY_SUBSCR */,
-    [26] = {CALLS_PYTHON, false, 26, 0} /* BINARY_FLOOR_DIVIDE */,
-    [27] = {CALLS_PYTHON, false, 27, 0} /* BINARY_TRUE_DIVIDE */,
-    [28] = {CALLS_PYTHON, false, 28, 0} /* INPLACE_FLOOR_DIVIDE */,
-    [29] = {CALLS_PYTHON, false, 29, 0} /* INPLACE_TRUE_DIVIDE */, [50] = {CALLS_PYTHON, false, 50, 0} /* GET_AITER */,
-    [51] = {CALLS_PYTHON, false, 51, 0} /* GET_ANEXT */, [52] = {CALLS_PYTHON, false, 52, 0} /* BEFORE_ASYNC_WITH */,
-    [53] = {BY_THE_WAY, false, 53, 0} /* BEGIN_FINALLY */, [54] = {CALLS_PYTHON, false, 54, 0} /* END_ASYNC_FOR */,
-    [55] = {CALLS_PYTHON, false, 55, 0} /* INPLACE_ADD */, [56] = {CALLS_PYTHON, false, 56, 0} /* INPLACE_SUBTRACT */,
-    [57] = {CALLS_PYTHON, false, 57, 0} /* INPLACE_MULTIPLY */,
-    [59] = {CALLS_PYTHON, false, 59, 0} /* INPLACE_MODULO */, [60] = {CALLS_PYTHON, false, 60, 0} /* STORE_SUBSCR */,
-    [61] = {CALLS_PYTHON, false, 61, 0} /* DELETE_SUBSCR */, [62] = {CALLS_PYTHON, false, 62, 0} /* BINARY_LSHIFT */,
-    [63] = {CALLS_PYTHON, false, 63, 0} /* BINARY_RSHIFT */, [64] = {CALLS_PYTHON, false, 64, 0} /* BINARY_AND */,
-    [65] = {CALLS_PYTHON, false, 65, 0} /* BINARY_XOR */, [66] = {CALLS_PYTHON, false, 66, 0} /* BINARY_OR */,
-    [67] = {CALLS_PYTHON, false, 67, 0} /* INPLACE_POWER */, [68] = {CALLS_PYTHON, false, 68, 0} /* GET_ITER */,
-    [69] = {CALLS_PYTHON, false, 69, 0} /* GET_YIELD_FROM_ITER */, [70] = {CALLS_PYTHON, false, 70, 0} /* PRINT_EXPR */,
-    [71] = {CALLS_PYTHON, false, 71, 0} /* LOAD_BUILD_CLASS */,
-    [72] = {RESUMES_GENERATOR, false, 72, 0} /* YIELD_FROM */, [73] = {CALLS_PYTHON, false, 73, 0} /* GET_AWAITABLE */,
-    [75] = {CALLS_PYTHON, false, 75, 0} /* INPLACE_LSHIFT */, [76] = {CALLS_PYTHON, false, 76, 0} /* INPLACE_RSHIFT */,
-    [77] = {CALLS_PYTHON, false, 77, 0} /* INPLACE_AND */, [78] = {CALLS_PYTHON, false, 78, 0} /* INPLACE_XOR */,
-    [79] = {CALLS_PYTHON, false, 79, 0} /* INPLACE_OR */, [81] = {CALLS_PYTHON, false, 81, 0} /* WITH_CLEANUP_START */,
-    [82] = {CALLS_PYTHON, false, 82, 0} /* WITH_CLEANUP_FINISH */, [83] = {BY_THE_WAY, false, 83, 0} /* RETURN_VALUE */,
-    [84] = {CALLS_PYTHON, false, 84, 0} /* IMPORT_STAR */, [85] = {CALLS_PYTHON, false, 85, 0} /* SETUP_ANNOTATIONS */,
-    [86] = {BY_THE_WAY, false, 86, 0} /* YIELD_VALUE */, [87] = {BY_THE_WAY, false, 87, 0} /* POP_BLOCK */,
-    [88] = {CALLS_PYTHON, false, 88, 0} /* END_FINALLY */, [89] = {BY_THE_WAY, false, 89, 0} /* POP_EXCEPT */,
-    [90] = {CALLS_PYTHON, false, 90, 0} /* STORE_NAME */, [91] = {CALLS_PYTHON, false, 91, 0} /* DELETE_NAME */,
-    [92] = {CALLS_PYTHON, false, 92, 0} /* UNPACK_SEQUENCE */, [93] = {RESUMES_GENERATOR, false, 93, 0} /* FOR_ITER */,
-    [94] = {CALLS_PYTHON, false, 94, 0} /* UNPACK_EX */, [95] = {CALLS_PYTHON, false, 95, 0} /* STORE_ATTR */,
-    [96] = {CALLS_PYTHON, false, 96, 0} /* DELETE_ATTR */, [97] = {BY_THE_WAY, false, 97, 0} /* STORE_GLOBAL */,
-    [98] = {CALLS_PYTHON, false, 98, 0} /* DELETE_GLOBAL */, [100] = {OTHER, false, 100, 0} /* LOAD_CONST */,
-    [101] = {CALLS_PYTHON, false, 101, 0} /* LOAD_NAME */, [102] = {BY_THE_WAY, false, 102, 0} /* BUILD_TUPLE */,
-    [103] = {BY_THE_WAY, false, 103, 0} /* BUILD_LIST */, [104] = {CALLS_PYTHON, false, 104, 0} /* BUILD_SET */,
-    [105] = {CALLS_PYTHON, false, 105, 0} /* BUILD_MAP */, [106] = {CALLS_PYTHON, false, 106, 0} /* LOAD_ATTR */,
-    [107] = {CALLS_PYTHON, false, 107, 0} /* COMPARE_OP */, [108] = {CALLS_PYTHON, false, 108, 0} /* IMPORT_NAME */,
-    [109] = {CALLS_PYTHON, false, 109, 0} /* IMPORT_FROM */, [110] = {OTHER, false, 110, 0} /* JUMP_FORWARD */,
-    [111] = {CALLS_PYTHON, false, 111, 0} /* JUMP_IF_FALSE_OR_POP */,
-    [112] = {CALLS_PYTHON, false, 112, 0} /* JUMP_IF_TRUE_OR_POP */,
-    [113] = {BY_THE_WAY, false, 113, 0} /* JUMP_ABSOLUTE */,
-    [114] = {CALLS_PYTHON, false, 114, 0} /* POP_JUMP_IF_FALSE */,
-    [115] = {CALLS_PYTHON, false, 115, 0} /* POP_JUMP_IF_TRUE */,
-    [116] = {CALLS_PYTHON, false, 116, 0} /* LOAD_GLOBAL */, [122] = {BY_THE_WAY, false, 122, 0} /* SETUP_FINALLY */,
-    [124] = {OTHER, false, 124, 0} /* LOAD_FAST */, [125] = {BY_THE_WAY, false, 125, 0} /* STORE_FAST */,
-    [126] = {BY_THE_WAY, false, 126, 0} /* DELETE_FAST */, [130] = {CALLS_PYTHON, false, 130, 0} /* RAISE_VARARGS */,
-    [131] = {CALL, false, 131, 0} /* CALL_FUNCTION */, [132] = {BY_THE_WAY, false, 132, 0} /* MAKE_FUNCTION */,
-    [133] = {BY_THE_WAY, false, 133, 0} /* BUILD_SLICE */, [135] = {BY_THE_WAY, false, 135, 0} /* LOAD_CLOSURE */,
-    [136] = {BY_THE_WAY, false, 136, 0} /* LOAD_DEREF */, [137] = {BY_THE_WAY, false, 137, 0} /* STORE_DEREF */,
-    [138] = {BY_THE_WAY, false, 138, 0} /* DELETE_DEREF */, [141] = {CALL, false, 141, 0} /* CALL_FUNCTION_KW */,
-    [142] = {CALL, false, 142, 0} /* CALL_FUNCTION_EX */, [143] = {CALLS_PYTHON, false, 143, 0} /* SETUP_WITH */,
-    [144] = {HIDDEN, false, 144, 0} /* EXTENDED_ARG */, [145] = {BY_THE_WAY, false, 145, 0} /* LIST_APPEND */,
-    [146] = {CALLS_PYTHON, false, 146, 0} /* SET_ADD */, [147] = {CALLS_PYTHON, false, 147, 0} /* MAP_ADD */,
-    [148] = {CALLS_PYTHON, false, 148, 0} /* LOAD_CLASSDEREF */,
-    [149] = {CALLS_PYTHON, false, 149, 0} /* BUILD_LIST_UNPACK */,
-    [150] = {CALLS_PYTHON, false, 150, 0} /* BUILD_MAP_UNPACK */,
-    [151] = {CALLS_PYTHON, false, 151, 0} /* BUILD_MAP_UNPACK_WITH_CALL */,
-    [152] = {CALLS_PYTHON, false, 152, 0} /* BUILD_TUPLE_UNPACK */,
-    [153] = {CALLS_PYTHON, false, 153, 0} /* BUILD_SET_UNPACK */,
-    [154] = {CALLS_PYTHON, false, 154, 0} /* SETUP_ASYNC_WITH */,
-    [155] = {CALLS_PYTHON, false, 155, 0} /* FORMAT_VALUE */,
-    [156] = {CALLS_PYTHON, false, 156, 0} /* BUILD_CONST_KEY_MAP */,
-    [157] = {BY_THE_WAY, false, 157, 0} /* BUILD_STRING */,
-    [158] = {CALLS_PYTHON, false, 158, 0} /* BUILD_TUPLE_UNPACK_WITH_CALL */,
-    [160] = {CALLS_PYTHON, false, 160, 0} /* LOAD_METHOD */, [161] = {CALL, false, 161, 0} /* CALL_METHOD */,
-    [162] = {BY_THE_WAY, false, 162, 0} /* CALL_FINALLY */, [163] = {BY_THE_WAY, false, 163, 0} /* POP_FINALLY */,
+    W(1, 1, 0) /* POP_TOP */ O(2, 2, 0) /* ROT_TWO */ O(3, 3, 0) /* ROT_THREE */ O(4, 4, 0) /* DUP_TOP */
+    O(5, 5, 0) /* DUP_TOP_TWO */ O(6, 6, 0) /* ROT_FOUR */ O(9, 9, 0) /* NOP */ P(10, 10, 0) /* UNARY_POSITIVE */
+    P(11, 11, 0) /* UNARY_NEGATIVE */ P(12, 12, 0) /* UNARY_NOT */ P(15, 15, 0) /* UNARY_INVERT */
+    P(16, 16, 0) /* BINARY_MATRIX_MULTIPLY */ P(17, 17, 0) /* INPLACE_MATRIX_MULTIPLY */ P(19, 19, 0) /* BINARY_POWER */
+    P(20, 20, 0) /* BINARY_MULTIPLY */ P(22, 22, 0) /* BINARY_MODULO */ P(23, 23, 0) /* BINARY_ADD */
+    P(24, 24, 0) /* BINARY_SUBTRACT */ P(25, 25, 0) /* BINARY_SUBSCR */ P(26, 26, 0) /* BINARY_FLOOR_DIVIDE */
+    P(27, 27, 0) /* BINARY_TRUE_DIVIDE */ P(28, 28, 0) /* INPLACE_FLOOR_DIVIDE */ P(29, 29, 0) /* INPLACE_TRUE_DIVIDE */
+    P(50, 50, 0) /* GET_AITER */ P(51, 51, 0) /* GET_ANEXT */ P(52, 52, 0) /* BEFORE_ASYNC_WITH */
+    W(53, 53, 0) /* BEGIN_FINALLY */ P(54, 54, 0) /* END_ASYNC_FOR */ P(55, 55, 0) /* INPLACE_ADD */
+    P(56, 56, 0) /* INPLACE_SUBTRACT */ P(57, 57, 0) /* INPLACE_MULTIPLY */ P(59, 59, 0) /* INPLACE_MODULO */
+    P(60, 60, 0) /* STORE_SUBSCR */ P(61, 61, 0) /* DELETE_SUBSCR */ P(62, 62, 0) /* BINARY_LSHIFT */
+    P(63, 63, 0) /* BINARY_RSHIFT */ P(64, 64, 0) /* BINARY_AND */ P(65, 65, 0) /* BINARY_XOR */
+    P(66, 66, 0) /* BINARY_OR */ P(67, 67, 0) /* INPLACE_POWER */ P(68, 68, 0) /* GET_ITER */
+    P(69, 69, 0) /* GET_YIELD_FROM_ITER */ P(70, 70, 0) /* PRINT_EXPR */ P(71, 71, 0) /* LOAD_BUILD_CLASS */
+    G(72, 72, 0) /* YIELD_FROM */ P(73, 73, 0) /* GET_AWAITABLE */ P(75, 75, 0) /* INPLACE_LSHIFT */
+    P(76, 76, 0) /* INPLACE_RSHIFT */ P(77, 77, 0) /* INPLACE_AND */ P(78, 78, 0) /* INPLACE_XOR */
+    P(79, 79, 0) /* INPLACE_OR */ P(81, 81, 0) /* WITH_CLEANUP_START */ P(82, 82, 0) /* WITH_CLEANUP_FINISH */
+    W(83, 83, 0) /* RETURN_VALUE */ P(84, 84, 0) /* IMPORT_STAR */ P(85, 85, 0) /* SETUP_ANNOTATIONS */
+    W(86, 86, 0) /* YIELD_VALUE */ W(87, 87, 0) /* POP_BLOCK */ P(88, 88, 0) /* END_FINALLY */
+    W(89, 89, 0) /* POP_EXCEPT */ P(90, 90, 0) /* STORE_NAME */ P(91, 91, 0) /* DELETE_NAME */
+    P(92, 92, 0) /* UNPACK_SEQUENCE */ G(93, 93, 0) /* FOR_ITER */ P(94, 94, 0) /* UNPACK_EX */
+    P(95, 95, 0) /* STORE_ATTR */ P(96, 96, 0) /* DELETE_ATTR */ W(97, 97, 0) /* STORE_GLOBAL */
+    P(98, 98, 0) /* DELETE_GLOBAL */ O(100, 100, 0) /* LOAD_CONST */ P(101, 101, 0) /* LOAD_NAME */
+    W(102, 102, 0) /* BUILD_TUPLE */ W(103, 103, 0) /* BUILD_LIST */ P(104, 104, 0) /* BUILD_SET */
+    P(105, 105, 0) /* BUILD_MAP */ P(106, 106, 0) /* LOAD_ATTR */ P(107, 107, 0) /* COMPARE_OP */
+    P(108, 108, 0) /* IMPORT_NAME */ P(109, 109, 0) /* IMPORT_FROM */ O(110, 110, 0) /* JUMP_FORWARD */
+    P(111, 111, 0) /* JUMP_IF_FALSE_OR_POP */ P(112, 112, 0) /* JUMP_IF_TRUE_OR_POP */
+    W(113, 113, 0) /* JUMP_ABSOLUTE */ P(114, 114, 0) /* POP_JUMP_IF_FALSE */ P(115, 115, 0) /* POP_JUMP_IF_TRUE */
+    P(116, 116, 0) /* LOAD_GLOBAL */ W(122, 122, 0) /* SETUP_FINALLY */ O(124, 124, 0) /* LOAD_FAST */
+    W(125, 125, 0) /* STORE_FAST */ W(126, 126, 0) /* DELETE_FAST */ P(130, 130, 0) /* RAISE_VARARGS */
+    C(131, 131, 0) /* CALL_FUNCTION */ W(132, 132, 0) /* MAKE_FUNCTION */ W(133, 133, 0) /* BUILD_SLICE */
+    W(135, 135, 0) /* LOAD_CLOSURE */ W(136, 136, 0) /* LOAD_DEREF */ W(137, 137, 0) /* STORE_DEREF */
+    W(138, 138, 0) /* DELETE_DEREF */ C(141, 141, 0) /* CALL_FUNCTION_KW */ C(142, 142, 0) /* CALL_FUNCTION_EX */
+    P(143, 143, 0) /* SETUP_WITH */ H(144, 144, 0) /* EXTENDED_ARG */ W(145, 145, 0) /* LIST_APPEND */
+    P(146, 146, 0) /* SET_ADD */ P(147, 147, 0) /* MAP_ADD */ P(148, 148, 0) /* LOAD_CLASSDEREF */
+    P(149, 149, 0) /* BUILD_LIST_UNPACK */ P(150, 150, 0) /* BUILD_MAP_UNPACK */
+    P(151, 151, 0) /* BUILD_MAP_UNPACK_WITH_CALL */ P(152, 152, 0) /* BUILD_TUPLE_UNPACK */
+    P(153, 153, 0) /* BUILD_SET_UNPACK */ P(154, 154, 0) /* SETUP_ASYNC_WITH */ P(155, 155, 0) /* FORMAT_VALUE */
+    P(156, 156, 0) /* BUILD_CONST_KEY_MAP */ W(157, 157, 0) /* BUILD_STRING */
+    P(158, 158, 0) /* BUILD_TUPLE_UNPACK_WITH_CALL */ P(160, 160, 0) /* LOAD_METHOD */ C(161, 161, 0) /* CALL_METHOD */
+    W(162, 162, 0) /* CALL_FINALLY */ W(163, 163, 0) /* POP_FINALLY */
 },
 [9 - OPCODE_FIRST_MINOR] = { /* 3.9.18 */
-    [1] = {BY_THE_WAY, false, 1, 0} /* POP_TOP */, [2] = {OTHER, false, 2, 0} /* ROT_TWO */,
-    [3] = {OTHER, false, 3, 0} /* ROT_THREE */, [4] = {OTHER, false, 4, 0} /* DUP_TOP */,
-    [5] = {OTHER, false, 5, 0} /* DUP_TOP_TWO */, [6] = {OTHER, false, 6, 0} /* ROT_FOUR */,
-    [9] = {OTHER, false, 9, 0} /* NOP */, [10] = {CALLS_PYTHON, false, 10, 0} /* UNARY_POSITIVE */,
-    [11] = {CALLS_PYTHON, false, 11, 0} /* UNARY_NEGATIVE */, [12] = {CALLS_PYTHON, false, 12, 0} /* UNARY_NOT */,
-    [15] = {CALLS_PYTHON, false, 15, 0} /* UNARY_INVERT */,
-    [16] = {CALLS_PYTHON, false, 16, 0} /* BINARY_MATRIX_MULTIPLY */,
-    [17] = {CALLS_PYTHON, false, 17, 0} /* INPLACE_MATRIX_MULTIPLY */,
-    [19] = {CALLS_PYTHON, false, 19, 0} /* BINARY_POWER */, [20] = {CALLS_PYTHON, false, 20, 0} /* BINARY_MULTIPLY */,
-    [22] = {CALLS_PYTHON, false, 22, 0} /* BINARY_MODULO */, [23] = {CALLS_PYTHON, false, 23, 0} /* BINARY_ADD */,
-    [24] = {CALLS_PYTHON, false, 24, 0} /* BINARY_SUBTRACT */, [25] = {CALLS_PYTHON, false, 25, 0} /* BINARY_SUBSCR */,
-    [26] = {CALLS_PYTHON, false, 26, 0} /* BINARY_FLOOR_DIVIDE */,
-    [27] = {CALLS_PYTHON, false, 27, 0} /* BINARY_TRUE_DIVIDE */,
-    [28] = {CALLS_PYTHON, false, 28, 0} /* INPLACE_FLOOR_DIVIDE */,
-    [29] = {CALLS_PYTHON, false, 29, 0} /* INPLACE_TRUE_DIVIDE */, [48] = {CALLS_PYTHON, false, 48, 0} /* RERAISE */,
-    [49] = {CALLS_PYTHON, false, 49, 0} /* WITH_EXCEPT_START */, [50] = {CALLS_PYTHON, false, 50, 0} /* GET_AITER */,
-    [51] = {CALLS_PYTHON, false, 51, 0} /* GET_ANEXT */, [52] = {CALLS_PYTHON, false, 52, 0} /* BEFORE_ASYNC_WITH */,
-    [54] = {CALLS_PYTHON, false, 54, 0} /* END_ASYNC_FOR */, [55] = {CALLS_PYTHON, false, 55, 0} /* INPLACE_ADD */,
-    [56] = {CALLS_PYTHON, false, 56, 0} /* INPLACE_SUBTRACT */,
-    [57] = {CALLS_PYTHON, false, 57, 0} /* INPLACE_MULTIPLY */,
-    [59] = {CALLS_PYTHON, false, 59, 0} /* INPLACE_MODULO */, [60] = {CALLS_PYTHON, false, 60, 0} /* STORE_SUBSCR */,
-    [61] = {CALLS_PYTHON, false, 61, 0} /* DELETE_SUBSCR */, [62] = {CALLS_PYTHON, false, 62, 0} /* BINARY_LSHIFT */,
-    [63] = {CALLS_PYTHON, false, 63, 0} /* BINARY_RSHIFT */, [64] = {CALLS_PYTHON, false, 64, 0} /* BINARY_AND */,
-    [65] = {CALLS_PYTHON, false, 65, 0} /* BINARY_XOR */, [66] = {CALLS_PYTHON, false, 66, 0} /* BINARY_OR */,
-    [67] = {CALLS_PYTHON, false, 67, 0} /* INPLACE_POWER */, [68] = {CALLS_PYTHON, false, 68, 0} /* GET_ITER */,
-    [69] = {CALLS_PYTHON, false, 69, 0} /* GET_YIELD_FROM_ITER */, [70] = {CALLS_PYTHON, false, 70, 0} /* PRINT_EXPR */,
-    [71] = {CALLS_PYTHON, false, 71, 0} /* LOAD_BUILD_CLASS */,
-    [72] = {RESUMES_GENERATOR, false, 72, 0} /* YIELD_FROM */, [73] = {CALLS_PYTHON, false, 73, 0} /* GET_AWAITABLE */,
-    [74] = {BY_THE_WAY, false, 74, 0} /* LOAD_ASSERTION_ERROR */,
-    [75] = {CALLS_PYTHON, false, 75, 0} /* INPLACE_LSHIFT */, [76] = {CALLS_PYTHON, false, 76, 0} /* INPLACE_RSHIFT */,
-    [77] = {CALLS_PYTHON, false, 77, 0} /* INPLACE_AND */, [78] = {CALLS_PYTHON, false, 78, 0} /* INPLACE_XOR */,
-    [79] = {CALLS_PYTHON, false, 79, 0} /* INPLACE_OR */, [82] = {BY_THE_WAY, false, 82, 0} /* LIST_TO_TUPLE */,
-    [83] = {BY_THE_WAY, false, 83, 0} /* RETURN_VALUE */, [84] = {CALLS_PYTHON, false, 84, 0} /* IMPORT_STAR */,
-    [85] = {CALLS_PYTHON, false, 85, 0} /* SETUP_ANNOTATIONS */, [86] = {BY_THE_WAY, false, 86, 0} /* YIELD_VALUE */,
-    [87] = {BY_THE_WAY, false, 87, 0} /* POP_BLOCK */, [89] = {BY_THE_WAY, false, 89, 0} /* POP_EXCEPT */,
-    [90] = {CALLS_PYTHON, false, 90, 0} /* STORE_NAME */, [91] = {CALLS_PYTHON, false, 91, 0} /* DELETE_NAME */,
-    [92] = {CALLS_PYTHON, false, 92, 0} /* UNPACK_SEQUENCE */, [93] = {RESUMES_GENERATOR, false, 93, 0} /* FOR_ITER */,
-    [94] = {CALLS_PYTHON, false, 94, 0} /* UNPACK_EX */, [95] = {CALLS_PYTHON, false, 95, 0} /* STORE_ATTR */,
-    [96] = {CALLS_PYTHON, false, 96, 0} /* DELETE_ATTR */, [97] = {BY_THE_WAY, false, 97, 0} /* STORE_GLOBAL */,
-    [98] = {CALLS_PYTHON, false, 98, 0} /* DELETE_GLOBAL */, [100] = {OTHER, false, 100, 0} /* LOAD_CONST */,
-    [101] = {CALLS_PYTHON, false, 101, 0} /* LOAD_NAME */, [102] = {BY_THE_WAY, false, 102, 0} /* BUILD_TUPLE */,
-    [103] = {BY_THE_WAY, false, 103, 0} /* BUILD_LIST */, [104] = {CALLS_PYTHON, false, 104, 0} /* BUILD_SET */,
-    [105] = {CALLS_PYTHON, false, 105, 0} /* BUILD_MAP */, [106] = {CALLS_PYTHON, false, 106, 0} /* LOAD_ATTR */,
-    [107] = {CALLS_PYTHON, false, 107, 0} /* COMPARE_OP */, [108] = {CALLS_PYTHON, false, 108, 0} /* IMPORT_NAME */,
-    [109] = {CALLS_PYTHON, false, 109, 0} /* IMPORT_FROM */, [110] = {OTHER, false, 110, 0} /* JUMP_FORWARD */,
-    [111] = {CALLS_PYTHON, false, 111, 0} /* JUMP_IF_FALSE_OR_POP */,
-    [112] = {CALLS_PYTHON, false, 112, 0} /* JUMP_IF_TRUE_OR_POP */,
-    [113] = {BY_THE_WAY, false, 113, 0} /* JUMP_ABSOLUTE */,
-    [114] = {CALLS_PYTHON, false, 114, 0} /* POP_JUMP_IF_FALSE */,
-    [115] = {CALLS_PYTHON, false, 115, 0} /* POP_JUMP_IF_TRUE */,
-    [116] = {CALLS_PYTHON, false, 116, 0} /* LOAD_GLOBAL */, [117] = {BY_THE_WAY, false, 117, 0} /* IS_OP */,
-    [118] = {CALLS_PYTHON, false, 118, 0} /* CONTAINS_OP */,
-    [121] = {CALLS_PYTHON, false, 121, 0} /* JUMP_IF_NOT_EXC_MATCH */,
-    [122] = {BY_THE_WAY, false, 122, 0} /* SETUP_FINALLY */, [124] = {OTHER, false, 124, 0} /* LOAD_FAST */,
-    [125] = {BY_THE_WAY, false, 125, 0} /* STORE_FAST */, [126] = {BY_THE_WAY, false, 126, 0} /* DELETE_FAST */,
-    [130] = {CALLS_PYTHON, false, 130, 0} /* RAISE_VARARGS */, [131] = {CALL, false, 131, 0} /* CALL_FUNCTION */,
-    [132] = {BY_THE_WAY, false, 132, 0} /* MAKE_FUNCTION */, [133] = {BY_THE_WAY, false, 133, 0} /* BUILD_SLICE */,
-    [135] = {BY_THE_WAY, false, 135, 0} /* LOAD_CLOSURE */, [136] = {BY_THE_WAY, false, 136, 0} /* LOAD_DEREF */,
-    [137] = {BY_THE_WAY, false, 137, 0} /* STORE_DEREF */, [138] = {BY_THE_WAY, false, 138, 0} /* DELETE_DEREF */,
-    [141] = {CALL, false, 141, 0} /* CALL_FUNCTION_KW */, [142] = {CALL, false, 142, 0} /* CALL_FUNCTION_EX */,
-    [143] = {CALLS_PYTHON, false, 143, 0} /* SETUP_WITH */, [144] = {HIDDEN, false, 144, 0} /* EXTENDED_ARG */,
-    [145] = {BY_THE_WAY, false, 145, 0} /* LIST_APPEND */, [146] = {CALLS_PYTHON, false, 146, 0} /* SET_ADD */,
-    [147] = {CALLS_PYTHON, false, 147, 0} /* MAP_ADD */, [148] = {CALLS_PYTHON, false, 148, 0} /* LOAD_CLASSDEREF */,
-    [154] = {CALLS_PYTHON, false, 154, 0} /* SETUP_ASYNC_WITH */,
-    [155] = {CALLS_PYTHON, false, 155, 0} /* FORMAT_VALUE */,
-    [156] = {CALLS_PYTHON, false, 156, 0} /* BUILD_CONST_KEY_MAP */,
-    [157] = {BY_THE_WAY, false, 157, 0} /* BUILD_STRING */, [160] = {CALLS_PYTHON, false, 160, 0} /* LOAD_METHOD */,
-    [161] = {CALL, false, 161, 0} /* CALL_METHOD */, [162] = {CALLS_PYTHON, false, 162, 0} /* LIST_EXTEND */,
-    [163] = {CALLS_PYTHON, false, 163, 0} /* SET_UPDATE */, [164] = {CALLS_PYTHON, false, 164, 0} /* DICT_MERGE */,
-    [165] = {CALLS_PYTHON, false, 165, 0} /* DICT_UPDATE */,
+    W(1, 1, 0) /* POP_TOP */ O(2, 2, 0) /* ROT_TWO */ O(3, 3, 0) /* ROT_THREE */ O(4, 4, 0) /* DUP_TOP */
+    O(5, 5, 0) /* DUP_TOP_TWO */ O(6, 6, 0) /* ROT_FOUR */ O(9, 9, 0) /* NOP */ P(10, 10, 0) /* UNARY_POSITIVE */
+    P(11, 11, 0) /* UNARY_NEGATIVE */ P(12, 12, 0) /* UNARY_NOT */ P(15, 15, 0) /* UNARY_INVERT */
+    P(16, 16, 0) /* BINARY_MATRIX_MULTIPLY */ P(17, 17, 0) /* INPLACE_MATRIX_MULTIPLY */ P(19, 19, 0) /* BINARY_POWER */
+    P(20, 20, 0) /* BINARY_MULTIPLY */ P(22, 22, 0) /* BINARY_MODULO */ P(23, 23, 0) /* BINARY_ADD */
+    P(24, 24, 0) /* BINARY_SUBTRACT */ P(25, 25, 0) /* BINARY_SUBSCR */ P(26, 26, 0) /* BINARY_FLOOR_DIVIDE */
+    P(27, 27, 0) /* BINARY_TRUE_DIVIDE */ P(28, 28, 0) /* INPLACE_FLOOR_DIVIDE */ P(29, 29, 0) /* INPLACE_TRUE_DIVIDE */
+    P(48, 48, 0) /* RERAISE */ P(49, 49, 0) /* WITH_EXCEPT_START */ P(50, 50, 0) /* GET_AITER */
+    P(51, 51, 0) /* GET_ANEXT */ P(52, 52, 0) /* BEFORE_ASYNC_WITH */ P(54, 54, 0) /* END_ASYNC_FOR */
+    P(55, 55, 0) /* INPLACE_ADD */ P(56, 56, 0) /* INPLACE_SUBTRACT */ P(57, 57, 0) /* INPLACE_MULTIPLY */
+    P(59, 59, 0) /* INPLACE_MODULO */ P(60, 60, 0) /* STORE_SUBSCR */ P(61, 61, 0) /* DELETE_SUBSCR */
+    P(62, 62, 0) /* BINARY_LSHIFT */ P(63, 63, 0) /* BINARY_RSHIFT */ P(64, 64, 0) /* BINARY_AND */
+    P(65, 65, 0) /* BINARY_XOR */ P(66, 66, 0) /* BINARY_OR */ P(67, 67, 0) /* INPLACE_POWER */
+    P(68, 68, 0) /* GET_ITER */ P(69, 69, 0) /* GET_YIELD_FROM_ITER */ P(70, 70, 0) /* PRINT_EXPR */
+    P(71, 71, 0) /* LOAD_BUILD_CLASS */ G(72, 72, 0) /* YIELD_FROM */ P(73, 73, 0) /* GET_AWAITABLE */
+    W(74, 74, 0) /* LOAD_ASSERTION_ERROR */ P(75, 75, 0) /* INPLACE_LSHIFT */ P(76, 76, 0) /* INPLACE_RSHIFT */
+    P(77, 77, 0) /* INPLACE_AND */ P(78, 78, 0) /* INPLACE_XOR */ P(79, 79, 0) /* INPLACE_OR */
+    W(82, 82, 0) /* LIST_TO_TUPLE */ W(83, 83, 0) /* RETURN_VALUE */ P(84, 84, 0) /* IMPORT_STAR */
+    P(85, 85, 0) /* SETUP_ANNOTATIONS */ W(86, 86, 0) /* YIELD_VALUE */ W(87, 87, 0) /* POP_BLOCK */
+    W(89, 89, 0) /* POP_EXCEPT */ P(90, 90, 0) /* STORE_NAME */ P(91, 91, 0) /* DELETE_NAME */
+    P(92, 92, 0) /* UNPACK_SEQUENCE */ G(93, 93, 0) /* FOR_ITER */ P(94, 94, 0) /* UNPACK_EX */
+    P(95, 95, 0) /* STORE_ATTR */ P(96, 96, 0) /* DELETE_ATTR */ W(97, 97, 0) /* STORE_GLOBAL */
+    P(98, 98, 0) /* DELETE_GLOBAL */ O(100, 100, 0) /* LOAD_CONST */ P(101, 101, 0) /* LOAD_NAME */
+    W(102, 102, 0) /* BUILD_TUPLE */ W(103, 103, 0) /* BUILD_LIST */ P(104, 104, 0) /* BUILD_SET */
+    P(105, 105, 0) /* BUILD_MAP */ P(106, 106, 0) /* LOAD_ATTR */ P(107, 107, 0) /* COMPARE_OP */
+    P(108, 108, 0) /* IMPORT_NAME */ P(109, 109, 0) /* IMPORT_FROM */ O(110, 110, 0) /* JUMP_FORWARD */
+    P(111, 111, 0) /* JUMP_IF_FALSE_OR_POP */ P(112, 112, 0) /* JUMP_IF_TRUE_OR_POP */
+    W(113, 113, 0) /* JUMP_ABSOLUTE */ P(114, 114, 0) /* POP_JUMP_IF_FALSE */ P(115, 115, 0) /* POP_JUMP_IF_TRUE */
+    P(116, 116, 0) /* LOAD_GLOBAL */ W(117, 117, 0) /* IS_OP */ P(118, 118, 0) /* CONTAINS_OP */
+    P(121, 121, 0) /* JUMP_IF_NOT_EXC_MATCH */ W(122, 122, 0) /* SETUP_FINALLY */ O(124, 124, 0) /* LOAD_FAST */
+    W(125, 125, 0) /* STORE_FAST */ W(126, 126, 0) /* DELETE_FAST */ P(130, 130, 0) /* RAISE_VARARGS */
+    C(131, 131, 0) /* CALL_FUNCTION */ W(132, 132, 0) /* MAKE_FUNCTION */ W(133, 133, 0) /* BUILD_SLICE */
+    W(135, 135, 0) /* LOAD_CLOSURE */ W(136, 136, 0) /* LOAD_DEREF */ W(137, 137, 0) /* STORE_DEREF */
+    W(138, 138, 0) /* DELETE_DEREF */ C(141, 141, 0) /* CALL_FUNCTION_KW */ C(142, 142, 0) /* CALL_FUNCTION_EX */
+    P(143, 143, 0) /* SETUP_WITH */ H(144, 144, 0) /* EXTENDED_ARG */ W(145, 145, 0) /* LIST_APPEND */
+    P(146, 146, 0) /* SET_ADD */ P(147, 147, 0) /* MAP_ADD */ P(148, 148, 0) /* LOAD_CLASSDEREF */
+    P(154, 154, 0) /* SETUP_ASYNC_WITH */ P(155, 155, 0) /* FORMAT_VALUE */ P(156, 156, 0) /* BUILD_CONST_KEY_MAP */
+    W(157, 157, 0) /* BUILD_STRING */ P(160, 160, 0) /* LOAD_METHOD */ C(161, 161, 0) /* CALL_METHOD */
+    P(162, 162, 0) /* LIST_EXTEND */ P(163, 163, 0) /* SET_UPDATE */ P(164, 164, 0) /* DICT_MERGE */
+    P(165, 165, 0) /* DICT_UPDATE */
 },
 [10 - OPCODE_FIRST_MINOR] = { /* 3.10.13 */
-    [1] = {BY_THE_WAY, false, 1, 0} /* POP_TOP */, [2] = {OTHER, false, 2, 0} /* ROT_TWO */,
-    [3] = {OTHER, false, 3, 0} /* ROT_THREE */, [4] = {OTHER, false, 4, 0} /* DUP_TOP */,
-    [5] = {OTHER, false, 5, 0} /* DUP_TOP_TWO */, [6] = {OTHER, false, 6, 0} /* ROT_FOUR */,
-    [9] = {OTHER, false, 9, 0} /* NOP */, [10] = {CALLS_PYTHON, false, 10, 0} /* UNARY_POSITIVE */,
-    [11] = {CALLS_PYTHON, false, 11, 0} /* UNARY_NEGATIVE */, [12] = {CALLS_PYTHON, false, 12, 0} /* UNARY_NOT */,
-    [15] = {CALLS_PYTHON, false, 15, 0} /* UNARY_INVERT */,
-    [16] = {CALLS_PYTHON, false, 16, 0} /* BINARY_MATRIX_MULTIPLY */,
-    [17] = {CALLS_PYTHON, false, 17, 0} /* INPLACE_MATRIX_MULTIPLY */,
-    [19] = {CALLS_PYTHON, false, 19, 0} /* BINARY_POWER */, [20] = {CALLS_PYTHON, false, 20, 0} /* BINARY_MULTIPLY */,
-    [22] = {CALLS_PYTHON, false, 22, 0} /* BINARY_MODULO */, [23] = {CALLS_PYTHON, false, 23, 0} /* BINARY_ADD */,
-    [24] = {CALLS_PYTHON, false, 24, 0} /* BINARY_SUBTRACT */, [25] = {CALLS_PYTHON, false, 25, 0} /* BINARY_SUBSCR */,
-    [26] = {CALLS_PYTHON, false, 26, 0} /* BINARY_FLOOR_DIVIDE */,
-    [27] = {CALLS_PYTHON, false, 27, 0} /* BINARY_TRUE_DIVIDE */,
-    [28] = {CALLS_PYTHON, false, 28, 0} /* INPLACE_FLOOR_DIVIDE */,
-    [29] = {CALLS_PYTHON, false, 29, 0} /* INPLACE_TRUE_DIVIDE */, [30] = {CALLS_PYTHON, false, 30, 0} /* GET_LEN */,
-    [31] = {BY_THE_WAY, false, 31, 0} /* MATCH_MAPPING */, [32] = {BY_THE_WAY, false, 32, 0} /* MATCH_SEQUENCE */,
-    [33] = {CALLS_PYTHON, false, 33, 0} /* MATCH_KEYS */,
-    [34] = {CALLS_PYTHON, false, 34, 0} /* COPY_DICT_WITHOUT_KEYS */,
-    [49] = {CALLS_PYTHON, false, 49, 0} /* WITH_EXCEPT_START */, [50] = {CALLS_PYTHON, false, 50, 0} /* GET_AITER */,
-    [51] = {CALLS_PYTHON, false, 51, 0} /* GET_ANEXT */, [52] = {CALLS_PYTHON, false, 52, 0} /* BEFORE_ASYNC_WITH */,
-    [54] = {CALLS_PYTHON, false, 54, 0} /* END_ASYNC_FOR */, [55] = {CALLS_PYTHON, false, 55, 0} /* INPLACE_ADD */,
-    [56] = {CALLS_PYTHON, false, 56, 0} /* INPLACE_SUBTRACT */,
-    [57] = {CALLS_PYTHON, false, 57, 0} /* INPLACE_MULTIPLY */,
-    [59] = {CALLS_PYTHON, false, 59, 0} /* INPLACE_MODULO */, [60] = {CALLS_PYTHON, false, 60, 0} /* STORE_SUBSCR */,
-    [61] = {CALLS_PYTHON, false, 61, 0} /* DELETE_SUBSCR */, [62] = {CALLS_PYTHON, false, 62, 0} /* BINARY_LSHIFT */,
-    [63] = {CALLS_PYTHON, false, 63, 0} /* BINARY_RSHIFT */, [64] = {CALLS_PYTHON, false, 64, 0} /* BINARY_AND */,
-    [65] = {CALLS_PYTHON, false, 65, 0} /* BINARY_XOR */, [66] = {CALLS_PYTHON, false, 66, 0} /* BINARY_OR */,
-    [67] = {CALLS_PYTHON, false, 67, 0} /* INPLACE_POWER */, [68] = {CALLS_PYTHON, false, 68, 0} /* GET_ITER */,
-    [69] = {CALLS_PYTHON, false, 69, 0} /* GET_YIELD_FROM_ITER */, [70] = {CALLS_PYTHON, false, 70, 0} /* PRINT_EXPR */,
-    [71] = {CALLS_PYTHON, false, 71, 0} /* LOAD_BUILD_CLASS */,
-    [72] = {RESUMES_GENERATOR, false, 72, 0} /* YIELD_FROM */, [73] = {CALLS_PYTHON, false, 73, 0} /* GET_AWAITABLE */,
-    [74] = {BY_THE_WAY, false, 74, 0} /* LOAD_ASSERTION_ERROR */,
-    [75] = {CALLS_PYTHON, false, 75, 0} /* INPLACE_LSHIFT */, [76] = {CALLS_PYTHON, false, 76, 0} /* INPLACE_RSHIFT */,
-    [77] = {CALLS_PYTHON, false, 77, 0} /* INPLACE_AND */, [78] = {CALLS_PYTHON, false, 78, 0} /* INPLACE_XOR */,
-    [79] = {CALLS_PYTHON, false, 79, 0} /* INPLACE_OR */, [82] = {BY_THE_WAY, false, 82, 0} /* LIST_TO_TUPLE */,
-    [83] = {BY_THE_WAY, false, 83, 0} /* RETURN_VALUE */, [84] = {CALLS_PYTHON, false, 84, 0} /* IMPORT_STAR */,
-    [85] = {CALLS_PYTHON, false, 85, 0} /* SETUP_ANNOTATIONS */, [86] = {BY_THE_WAY, false, 86, 0} /* YIELD_VALUE */,
-    [87] = {BY_THE_WAY, false, 87, 0} /* POP_BLOCK */, [89] = {BY_THE_WAY, false, 89, 0} /* POP_EXCEPT */,
-    [90] = {CALLS_PYTHON, false, 90, 0} /* STORE_NAME */, [91] = {CALLS_PYTHON, false, 91, 0} /* DELETE_NAME */,
-    [92] = {CALLS_PYTHON, false, 92, 0} /* UNPACK_SEQUENCE */, [93] = {RESUMES_GENERATOR, false, 93, 0} /* FOR_ITER */,
-    [94] = {CALLS_PYTHON, false, 94, 0} /* UNPACK_EX */, [95] = {CALLS_PYTHON, false, 95, 0} /* STORE_ATTR */,
-    [96] = {CALLS_PYTHON, false, 96, 0} /* DELETE_ATTR */, [97] = {BY_THE_WAY, false, 97, 0} /* STORE_GLOBAL */,
-    [98] = {CALLS_PYTHON, false, 98, 0} /* DELETE_GLOBAL */, [99] = {OTHER, false, 99, 0} /* ROT_N */,
-    [100] = {OTHER, false, 100, 0} /* LOAD_CONST */, [101] = {CALLS_PYTHON, false, 101, 0} /* LOAD_NAME */,
-    [102] = {BY_THE_WAY, false, 102, 0} /* BUILD_TUPLE */, [103] = {BY_THE_WAY, false, 103, 0} /* BUILD_LIST */,
-    [104] = {CALLS_PYTHON, false, 104, 0} /* BUILD_SET */, [105] = {CALLS_PYTHON, false, 105, 0} /* BUILD_MAP */,
-    [106] = {CALLS_PYTHON, false, 106, 0} /* LOAD_ATTR */, [107] = {CALLS_PYTHON, false, 107, 0} /* COMPARE_OP */,
-    [108] = {CALLS_PYTHON, false, 108, 0} /* IMPORT_NAME */, [109] = {CALLS_PYTHON, false, 109, 0} /* IMPORT_FROM */,
-    [110] = {OTHER, false, 110, 0} /* JUMP_FORWARD */, [111] = {CALLS_PYTHON, false, 111, 0} /* JUMP_IF_FALSE_OR_POP */,
-    [112] = {CALLS_PYTHON, false, 112, 0} /* JUMP_IF_TRUE_OR_POP */,
-    [113] = {BY_THE_WAY, false, 113, 0} /* JUMP_ABSOLUTE */,
-    [114] = {CALLS_PYTHON, false, 114, 0} /* POP_JUMP_IF_FALSE */,
-    [115] = {CALLS_PYTHON, false, 115, 0} /* POP_JUMP_IF_TRUE */,
-    [116] = {CALLS_PYTHON, false, 116, 0} /* LOAD_GLOBAL */, [117] = {BY_THE_WAY, false, 117, 0} /* IS_OP */,
-    [118] = {CALLS_PYTHON, false, 118, 0} /* CONTAINS_OP */, [119] = {CALLS_PYTHON, false, 119, 0} /* RERAISE */,
-    [121] = {CALLS_PYTHON, false, 121, 0} /* JUMP_IF_NOT_EXC_MATCH */,
-    [122] = {BY_THE_WAY, false, 122, 0} /* SETUP_FINALLY */, [124] = {OTHER, false, 124, 0} /* LOAD_FAST */,
-    [125] = {BY_THE_WAY, false, 125, 0} /* STORE_FAST */, [126] = {BY_THE_WAY, false, 126, 0} /* DELETE_FAST */,
-    [129] = {BY_THE_WAY, false, 129, 0} /* GEN_START */, [130] = {CALLS_PYTHON, false, 130, 0} /* RAISE_VARARGS */,
-    [131] = {CALL, false, 131, 0} /* CALL_FUNCTION */, [132] = {BY_THE_WAY, false, 132, 0} /* MAKE_FUNCTION */,
-    [133] = {BY_THE_WAY, false, 133, 0} /* BUILD_SLICE */, [135] = {BY_THE_WAY, false, 135, 0} /* LOAD_CLOSURE */,
-    [136] = {BY_THE_WAY, false, 136, 0} /* LOAD_DEREF */, [137] = {BY_THE_WAY, false, 137, 0} /* STORE_DEREF */,
-    [138] = {BY_THE_WAY, false, 138, 0} /* DELETE_DEREF */, [141] = {CALL, false, 141, 0} /* CALL_FUNCTION_KW */,
-    [142] = {CALL, false, 142, 0} /* CALL_FUNCTION_EX */, [143] = {CALLS_PYTHON, false, 143, 0} /* SETUP_WITH */,
-    [144] = {HIDDEN, false, 144, 0} /* EXTENDED_ARG */, [145] = {BY_THE_WAY, false, 145, 0} /* LIST_APPEND */,
-    [146] = {CALLS_PYTHON, false, 146, 0} /* SET_ADD */, [147] = {CALLS_PYTHON, false, 147, 0} /* MAP_ADD */,
-    [148] = {CALLS_PYTHON, false, 148, 0} /* LOAD_CLASSDEREF */,
-    [152] = {CALLS_PYTHON, false, 152, 0} /* MATCH_CLASS */,
-    [154] = {CALLS_PYTHON, false, 154, 0} /* SETUP_ASYNC_WITH */,
-    [155] = {CALLS_PYTHON, false, 155, 0} /* FORMAT_VALUE */,
-    [156] = {CALLS_PYTHON, false, 156, 0} /* BUILD_CONST_KEY_MAP */,
-    [157] = {BY_THE_WAY, false, 157, 0} /* BUILD_STRING */, [160] = {CALLS_PYTHON, false, 160, 0} /* LOAD_METHOD */,
-    [161] = {CALL, false, 161, 0} /* CALL_METHOD */, [162] = {CALLS_PYTHON, false, 162, 0} /* LIST_EXTEND */,
-    [163] = {CALLS_PYTHON, false, 163, 0} /* SET_UPDATE */, [164] = {CALLS_PYTHON, false, 164, 0} /* DICT_MERGE */,
-    [165] = {CALLS_PYTHON, false, 165, 0} /* DICT_UPDATE */,
+    W(1, 1, 0) /* POP_TOP */ O(2, 2, 0) /* ROT_TWO */ O(3, 3, 0) /* ROT_THREE */ O(4, 4, 0) /* DUP_TOP */
+    O(5, 5, 0) /* DUP_TOP_TWO */ O(6, 6, 0) /* ROT_FOUR */ O(9, 9, 0) /* NOP */ P(10, 10, 0) /* UNARY_POSITIVE */
+    P(11, 11, 0) /* UNARY_NEGATIVE */ P(12, 12, 0) /* UNARY_NOT */ P(15, 15, 0) /* UNARY_INVERT */
+    P(16, 16, 0) /* BINARY_MATRIX_MULTIPLY */ P(17, 17, 0) /* INPLACE_MATRIX_MULTIPLY */ P(19, 19, 0) /* BINARY_POWER */
+    P(20, 20, 0) /* BINARY_MULTIPLY */ P(22, 22, 0) /* BINARY_MODULO */ P(23, 23, 0) /* BINARY_ADD */
+    P(24, 24, 0) /* BINARY_SUBTRACT */ P(25, 25, 0) /* BINARY_SUBSCR */ P(26, 26, 0) /* BINARY_FLOOR_DIVIDE */
+    P(27, 27, 0) /* BINARY_TRUE_DIVIDE */ P(28, 28, 0) /* INPLACE_FLOOR_DIVIDE */ P(29, 29, 0) /* INPLACE_TRUE_DIVIDE */
+    P(30, 30, 0) /* GET_LEN */ W(31, 31, 0) /* MATCH_MAPPING */ W(32, 32, 0) /* MATCH_SEQUENCE */
+    P(33, 33, 0) /* MATCH_KEYS */ P(34, 34, 0) /* COPY_DICT_WITHOUT_KEYS */ P(49, 49, 0) /* WITH_EXCEPT_START */
+    P(50, 50, 0) /* GET_AITER */ P(51, 51, 0) /* GET_ANEXT */ P(52, 52, 0) /* BEFORE_ASYNC_WITH */
+    P(54, 54, 0) /* END_ASYNC_FOR */ P(55, 55, 0) /* INPLACE_ADD */ P(56, 56, 0) /* INPLACE_SUBTRACT */
+    P(57, 57, 0) /* INPLACE_MULTIPLY */ P(59, 59, 0) /* INPLACE_MODULO */ P(60, 60, 0) /* STORE_SUBSCR */
+    P(61, 61, 0) /* DELETE_SUBSCR */ P(62, 62, 0) /* BINARY_LSHIFT */ P(63, 63, 0) /* BINARY_RSHIFT */
+    P(64, 64, 0) /* BINARY_AND */ P(65, 65, 0) /* BINARY_XOR */ P(66, 66, 0) /* BINARY_OR */
+    P(67, 67, 0) /* INPLACE_POWER */ P(68, 68, 0) /* GET_ITER */ P(69, 69, 0) /* GET_YIELD_FROM_ITER */
+    P(70, 70, 0) /* PRINT_EXPR */ P(71, 71, 0) /* LOAD_BUILD_CLASS */ G(72, 72, 0) /* YIELD_FROM */
+    P(73, 73, 0) /* GET_AWAITABLE */ W(74, 74, 0) /* LOAD_ASSERTION_ERROR */ P(75, 75, 0) /* INPLACE_LSHIFT */
+    P(76, 76, 0) /* INPLACE_RSHIFT */ P(77, 77, 0) /* INPLACE_AND */ P(78, 78, 0) /* INPLACE_XOR */
+    P(79, 79, 0) /* INPLACE_OR */ W(82, 82, 0) /* LIST_TO_TUPLE */ W(83, 83, 0) /* RETURN_VALUE */
+    P(84, 84, 0) /* IMPORT_STAR */ P(85, 85, 0) /* SETUP_ANNOTATIONS */ W(86, 86, 0) /* YIELD_VALUE */
+    W(87, 87, 0) /* POP_BLOCK */ W(89, 89, 0) /* POP_EXCEPT */ P(90, 90, 0) /* STORE_NAME */
+    P(91, 91, 0) /* DELETE_NAME */ P(92, 92, 0) /* UNPACK_SEQUENCE */ G(93, 93, 0) /* FOR_ITER */
+    P(94, 94, 0) /* UNPACK_EX */ P(95, 95, 0) /* STORE_ATTR */ P(96, 96, 0) /* DELETE_ATTR */
+    W(97, 97, 0) /* STORE_GLOBAL */ P(98, 98, 0) /* DELETE_GLOBAL */ O(99, 99, 0) /* ROT_N */
+    O(100, 100, 0) /* LOAD_CONST */ P(101, 101, 0) /* LOAD_NAME */ W(102, 102, 0) /* BUILD_TUPLE */
+    W(103, 103, 0) /* BUILD_LIST */ P(104, 104, 0) /* BUILD_SET */ P(105, 105, 0) /* BUILD_MAP */
+    P(106, 106, 0) /* LOAD_ATTR */ P(107, 107, 0) /* COMPARE_OP */ P(108, 108, 0) /* IMPORT_NAME */
+    P(109, 109, 0) /* IMPORT_FROM */ O(110, 110, 0) /* JUMP_FORWARD */ P(111, 111, 0) /* JUMP_IF_FALSE_OR_POP */
+    P(112, 112, 0) /* JUMP_IF_TRUE_OR_POP */ W(113, 113, 0) /* JUMP_ABSOLUTE */ P(114, 114, 0) /* POP_JUMP_IF_FALSE */
+    P(115, 115, 0) /* POP_JUMP_IF_TRUE */ P(116, 116, 0) /* LOAD_GLOBAL */ W(117, 117, 0) /* IS_OP */
+    P(118, 118, 0) /* CONTAINS_OP */ P(119, 119, 0) /* RERAISE */ P(121, 121, 0) /* JUMP_IF_NOT_EXC_MATCH */
+    W(122, 122, 0) /* SETUP_FINALLY */ O(124, 124, 0) /* LOAD_FAST */ W(125, 125, 0) /* STORE_FAST */
+    W(126, 126, 0) /* DELETE_FAST */ W(129, 129, 0) /* GEN_START */ P(130, 130, 0) /* RAISE_VARARGS */
+    C(131, 131, 0) /* CALL_FUNCTION */ W(132, 132, 0) /* MAKE_FUNCTION */ W(133, 133, 0) /* BUILD_SLICE */
+    W(135, 135, 0) /* LOAD_CLOSURE */ W(136, 136, 0) /* LOAD_DEREF */ W(137, 137, 0) /* STORE_DEREF */
+    W(138, 138, 0) /* DELETE_DEREF */ C(141, 141, 0) /* CALL_FUNCTION_KW */ C(142, 142, 0) /* CALL_FUNCTION_EX */
+    P(143, 143, 0) /* SETUP_WITH */ H(144, 144, 0) /* EXTENDED_ARG */ W(145, 145, 0) /* LIST_APPEND */
+    P(146, 146, 0) /* SET_ADD */ P(147, 147, 0) /* MAP_ADD */ P(148, 148, 0) /* LOAD_CLASSDEREF */
+    P(152, 152, 0) /* MATCH_CLASS */ P(154, 154, 0) /* SETUP_ASYNC_WITH */ P(155, 155, 0) /* FORMAT_VALUE */
+    P(156, 156, 0) /* BUILD_CONST_KEY_MAP */ W(157, 157, 0) /* BUILD_STRING */ P(160, 160, 0) /* LOAD_METHOD */
+    C(161, 161, 0) /* CALL_METHOD */ P(162, 162, 0) /* LIST_EXTEND */ P(163, 163, 0) /* SET_UPDATE */
+    P(164, 164, 0) /* DICT_MERGE */ P(165, 165, 0) /* DICT_UPDATE */
 },
 [11 - OPCODE_FIRST_MINOR] = { /* 3.11.7 */
-    [0] = {CACHE, false, 0, 0} /* CACHE */, [1] = {BY_THE_WAY, false, 1, 0} /* POP_TOP */,
-    [2] = {OTHER, false, 2, 0} /* PUSH_NULL */, [3] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_ADAPTIVE */,
-    [4] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_ADD_FLOAT */,
-    [5] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_ADD_INT */,
-    [6] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_ADD_UNICODE */,
-    [7] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_INPLACE_ADD_UNICODE */,
-    [8] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_MULTIPLY_FLOAT */, [9] = {OTHER, false, 9, 0} /* NOP */,
-    [10] = {CALLS_PYTHON, false, 10, 0} /* UNARY_POSITIVE */, [11] = {CALLS_PYTHON, false, 11, 0} /* UNARY_NEGATIVE */,
-    [12] = {CALLS_PYTHON, false, 12, 0} /* UNARY_NOT */,
-    [13] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_MULTIPLY_INT */,
-    [14] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_SUBTRACT_FLOAT */,
-    [15] = {CALLS_PYTHON, false, 15, 0} /* UNARY_INVERT */,
-    [16] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_SUBTRACT_INT */,
-    [17] = {CALLS_PYTHON, true, 25, 4} /* BINARY_SUBSCR_ADAPTIVE */,
-    [18] = {CALLS_PYTHON, true, 25, 4} /* BINARY_SUBSCR_DICT */,
-    [19] = {CALLS_PYTHON, true, 25, 4} /* BINARY_SUBSCR_GETITEM */,
-    [20] = {CALLS_PYTHON, true, 25, 4} /* BINARY_SUBSCR_LIST_INT */,
-    [21] = {CALLS_PYTHON, true, 25, 4} /* BINARY_SUBSCR_TUPLE_INT */, [22] = {CALL, true, 171, 4} /* CALL_ADAPTIVE */,
-    [23] = {CALL, true, 171, 4} /* CALL_PY_EXACT_ARGS */, [24] = {CALL, true, 171, 4} /* CALL_PY_WITH_DEFAULTS */,
-    [25] = {CALLS_PYTHON, true, 25, 4} /* BINARY_SUBSCR */,
-    [26] = {CALLS_PYTHON, false, 107, 2} /* COMPARE_OP_ADAPTIVE */,
-    [27] = {CALLS_PYTHON, false, 107, 2} /* COMPARE_OP_FLOAT_JUMP */,
-    [28] = {CALLS_PYTHON, false, 107, 2} /* COMPARE_OP_INT_JUMP */,
-    [29] = {CALLS_PYTHON, false, 107, 2} /* COMPARE_OP_STR_JUMP */, [30] = {CALLS_PYTHON, false, 30, 0} /* GET_LEN */,
-    [31] = {BY_THE_WAY, false, 31, 0} /* MATCH_MAPPING */, [32] = {BY_THE_WAY, false, 32, 0} /* MATCH_SEQUENCE */,
-    [33] = {CALLS_PYTHON, false, 33, 0} /* MATCH_KEYS */, [34] = {OTHER, false, 144, 0} /* EXTENDED_ARG_QUICK */,
-    [35] = {BY_THE_WAY, false, 35, 0} /* PUSH_EXC_INFO */, [36] = {CALLS_PYTHON, false, 36, 0} /* CHECK_EXC_MATCH */,
-    [37] = {CALLS_PYTHON, false, 37, 0} /* CHECK_EG_MATCH */,
-    [38] = {BY_THE_WAY, false, 140, 0} /* JUMP_BACKWARD_QUICK */,
-    [39] = {CALLS_PYTHON, false, 106, 4} /* LOAD_ATTR_ADAPTIVE */,
-    [40] = {CALLS_PYTHON, false, 106, 4} /* LOAD_ATTR_INSTANCE_VALUE */,
-    [41] = {CALLS_PYTHON, false, 106, 4} /* LOAD_ATTR_MODULE */,
-    [42] = {CALLS_PYTHON, false, 106, 4} /* LOAD_ATTR_SLOT */,
-    [43] = {CALLS_PYTHON, false, 106, 4} /* LOAD_ATTR_WITH_HINT */,
-    [44] = {OTHER, false, 100, 0} /* LOAD_CONST__LOAD_FAST */,
-    [45] = {OTHER, false, 124, 0} /* LOAD_FAST__LOAD_CONST */, [46] = {OTHER, false, 124, 0} /* LOAD_FAST__LOAD_FAST */,
-    [47] = {CALLS_PYTHON, false, 116, 5} /* LOAD_GLOBAL_ADAPTIVE */,
-    [48] = {CALLS_PYTHON, false, 116, 5} /* LOAD_GLOBAL_BUILTIN */,
-    [49] = {CALLS_PYTHON, false, 49, 0} /* WITH_EXCEPT_START */, [50] = {CALLS_PYTHON, false, 50, 0} /* GET_AITER */,
-    [51] = {CALLS_PYTHON, false, 51, 0} /* GET_ANEXT */, [52] = {CALLS_PYTHON, false, 52, 0} /* BEFORE_ASYNC_WITH */,
-    [53] = {CALLS_PYTHON, false, 53, 0} /* BEFORE_WITH */, [54] = {CALLS_PYTHON, false, 54, 0} /* END_ASYNC_FOR */,
-    [55] = {CALLS_PYTHON, false, 116, 5} /* LOAD_GLOBAL_MODULE */,
-    [56] = {CALLS_PYTHON, false, 160, 10} /* LOAD_METHOD_ADAPTIVE */,
-    [57] = {CALLS_PYTHON, false, 160, 10} /* LOAD_METHOD_CLASS */,
-    [58] = {CALLS_PYTHON, false, 160, 10} /* LOAD_METHOD_MODULE */,
-    [59] = {CALLS_PYTHON, false, 160, 10} /* LOAD_METHOD_NO_DICT */,
-    [60] = {CALLS_PYTHON, false, 60, 1} /* STORE_SUBSCR */, [61] = {CALLS_PYTHON, false, 61, 0} /* DELETE_SUBSCR */,
-    [62] = {CALLS_PYTHON, false, 160, 10} /* LOAD_METHOD_WITH_DICT */,
-    [63] = {CALLS_PYTHON, false, 160, 10} /* LOAD_METHOD_WITH_VALUES */,
-    [64] = {CALL, false, 166, 1} /* PRECALL_ADAPTIVE */, [65] = {CALL, false, 166, 1} /* PRECALL_BOUND_METHOD */,
-    [66] = {CALL, false, 166, 1} /* PRECALL_BUILTIN_CLASS */,
-    [67] = {CALL, false, 166, 1} /* PRECALL_BUILTIN_FAST_WITH_KEYWORDS */,
-    [68] = {CALLS_PYTHON, false, 68, 0} /* GET_ITER */, [69] = {CALLS_PYTHON, false, 69, 0} /* GET_YIELD_FROM_ITER */,
-    [70] = {CALLS_PYTHON, false, 70, 0} /* PRINT_EXPR */, [71] = {CALLS_PYTHON, false, 71, 0} /* LOAD_BUILD_CLASS */,
-    [72] = {CALL, false, 166, 1} /* PRECALL_METHOD_DESCRIPTOR_FAST_WITH_KEYWORDS */,
-    [73] = {CALL, false, 166, 1} /* PRECALL_NO_KW_BUILTIN_FAST */,
-    [74] = {BY_THE_WAY, false, 74, 0} /* LOAD_ASSERTION_ERROR */,
-    [75] = {BY_THE_WAY, false, 75, 0} /* RETURN_GENERATOR */,
-    [76] = {CALL, false, 166, 1} /* PRECALL_NO_KW_BUILTIN_O */,
-    [77] = {CALL, false, 166, 1} /* PRECALL_NO_KW_ISINSTANCE */, [78] = {CALL, false, 166, 1} /* PRECALL_NO_KW_LEN */,
-    [79] = {CALL, false, 166, 1} /* PRECALL_NO_KW_LIST_APPEND */,
-    [80] = {CALL, false, 166, 1} /* PRECALL_NO_KW_METHOD_DESCRIPTOR_FAST */,
-    [81] = {CALL, false, 166, 1} /* PRECALL_NO_KW_METHOD_DESCRIPTOR_NOARGS */,
-    [82] = {BY_THE_WAY, false, 82, 0} /* LIST_TO_TUPLE */, [83] = {BY_THE_WAY, false, 83, 0} /* RETURN_VALUE */,
-    [84] = {CALLS_PYTHON, false, 84, 0} /* IMPORT_STAR */, [85] = {CALLS_PYTHON, false, 85, 0} /* SETUP_ANNOTATIONS */,
-    [86] = {BY_THE_WAY, false, 86, 0} /* YIELD_VALUE */, [87] = {BY_THE_WAY, false, 87, 0} /* ASYNC_GEN_WRAP */,
-    [88] = {CALLS_PYTHON, false, 88, 0} /* PREP_RERAISE_STAR */, [89] = {BY_THE_WAY, false, 89, 0} /* POP_EXCEPT */,
-    [90] = {CALLS_PYTHON, false, 90, 0} /* STORE_NAME */, [91] = {CALLS_PYTHON, false, 91, 0} /* DELETE_NAME */,
-    [92] = {CALLS_PYTHON, false, 92, 1} /* UNPACK_SEQUENCE */, [93] = {RESUMES_GENERATOR, false, 93, 0} /* FOR_ITER */,
-    [94] = {CALLS_PYTHON, false, 94, 0} /* UNPACK_EX */, [95] = {CALLS_PYTHON, false, 95, 4} /* STORE_ATTR */,
-    [96] = {CALLS_PYTHON, false, 96, 0} /* DELETE_ATTR */, [97] = {BY_THE_WAY, false, 97, 0} /* STORE_GLOBAL */,
-    [98] = {CALLS_PYTHON, false, 98, 0} /* DELETE_GLOBAL */, [99] = {OTHER, false, 99, 0} /* SWAP */,
-    [100] = {OTHER, false, 100, 0} /* LOAD_CONST */, [101] = {CALLS_PYTHON, false, 101, 0} /* LOAD_NAME */,
-    [102] = {BY_THE_WAY, false, 102, 0} /* BUILD_TUPLE */, [103] = {BY_THE_WAY, false, 103, 0} /* BUILD_LIST */,
-    [104] = {CALLS_PYTHON, false, 104, 0} /* BUILD_SET */, [105] = {CALLS_PYTHON, false, 105, 0} /* BUILD_MAP */,
-    [106] = {CALLS_PYTHON, false, 106, 4} /* LOAD_ATTR */, [107] = {CALLS_PYTHON, false, 107, 2} /* COMPARE_OP */,
-    [108] = {CALLS_PYTHON, false, 108, 0} /* IMPORT_NAME */, [109] = {CALLS_PYTHON, false, 109, 0} /* IMPORT_FROM */,
-    [110] = {OTHER, false, 110, 0} /* JUMP_FORWARD */, [111] = {CALLS_PYTHON, false, 111, 0} /* JUMP_IF_FALSE_OR_POP */,
-    [112] = {CALLS_PYTHON, false, 112, 0} /* JUMP_IF_TRUE_OR_POP */,
-    [113] = {CALL, false, 166, 1} /* PRECALL_NO_KW_METHOD_DESCRIPTOR_O */,
-    [114] = {CALLS_PYTHON, false, 114, 0} /* POP_JUMP_FORWARD_IF_FALSE */,
-    [115] = {CALLS_PYTHON, false, 115, 0} /* POP_JUMP_FORWARD_IF_TRUE */,
-    [116] = {CALLS_PYTHON, false, 116, 5} /* LOAD_GLOBAL */, [117] = {BY_THE_WAY, false, 117, 0} /* IS_OP */,
-    [118] = {CALLS_PYTHON, false, 118, 0} /* CONTAINS_OP */, [119] = {CALLS_PYTHON, false, 119, 0} /* RERAISE */,
-    [120] = {OTHER, false, 120, 0} /* COPY */, [121] = {CALL, false, 166, 1} /* PRECALL_NO_KW_STR_1 */,
-    [122] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP */, [123] = {RESUMES_GENERATOR, false, 123, 0} /* SEND */,
-    [124] = {OTHER, false, 124, 0} /* LOAD_FAST */, [125] = {BY_THE_WAY, false, 125, 0} /* STORE_FAST */,
-    [126] = {BY_THE_WAY, false, 126, 0} /* DELETE_FAST */, [127] = {CALL, false, 166, 1} /* PRECALL_NO_KW_TUPLE_1 */,
-    [128] = {BY_THE_WAY, false, 128, 0} /* POP_JUMP_FORWARD_IF_NOT_NONE */,
-    [129] = {BY_THE_WAY, false, 129, 0} /* POP_JUMP_FORWARD_IF_NONE */,
-    [130] = {CALLS_PYTHON, false, 130, 0} /* RAISE_VARARGS */,
-    [131] = {CALLS_PYTHON, false, 131, 0} /* GET_AWAITABLE */, [132] = {BY_THE_WAY, false, 132, 0} /* MAKE_FUNCTION */,
-    [133] = {BY_THE_WAY, false, 133, 0} /* BUILD_SLICE */,
-    [134] = {OTHER, false, 134, 0} /* JUMP_BACKWARD_NO_INTERRUPT */,
-    [135] = {BY_THE_WAY, false, 135, 0} /* MAKE_CELL */, [136] = {BY_THE_WAY, false, 136, 0} /* LOAD_CLOSURE */,
-    [137] = {BY_THE_WAY, false, 137, 0} /* LOAD_DEREF */, [138] = {BY_THE_WAY, false, 138, 0} /* STORE_DEREF */,
-    [139] = {BY_THE_WAY, false, 139, 0} /* DELETE_DEREF */, [140] = {BY_THE_WAY, false, 140, 0} /* JUMP_BACKWARD */,
-    [141] = {CALL, false, 166, 1} /* PRECALL_NO_KW_TYPE_1 */, [142] = {CALL, false, 142, 0} /* CALL_FUNCTION_EX */,
-    [143] = {CALL, false, 166, 1} /* PRECALL_PYFUNC */, [144] = {OTHER, false, 144, 0} /* EXTENDED_ARG */,
-    [145] = {BY_THE_WAY, false, 145, 0} /* LIST_APPEND */, [146] = {CALLS_PYTHON, false, 146, 0} /* SET_ADD */,
-    [147] = {CALLS_PYTHON, false, 147, 0} /* MAP_ADD */, [148] = {CALLS_PYTHON, false, 148, 0} /* LOAD_CLASSDEREF */,
-    [149] = {BY_THE_WAY, false, 149, 0} /* COPY_FREE_VARS */, [150] = {BY_THE_WAY, false, 151, 0} /* RESUME_QUICK */,
-    [151] = {BY_THE_WAY, false, 151, 0} /* RESUME */, [152] = {CALLS_PYTHON, false, 152, 0} /* MATCH_CLASS */,
-    [153] = {CALLS_PYTHON, false, 95, 4} /* STORE_ATTR_ADAPTIVE */,
-    [154] = {CALLS_PYTHON, false, 95, 4} /* STORE_ATTR_INSTANCE_VALUE */,
-    [155] = {CALLS_PYTHON, false, 155, 0} /* FORMAT_VALUE */,
-    [156] = {CALLS_PYTHON, false, 156, 0} /* BUILD_CONST_KEY_MAP */,
-    [157] = {BY_THE_WAY, false, 157, 0} /* BUILD_STRING */, [158] = {CALLS_PYTHON, false, 95, 4} /* STORE_ATTR_SLOT */,
-    [159] = {CALLS_PYTHON, false, 95, 4} /* STORE_ATTR_WITH_HINT */,
-    [160] = {CALLS_PYTHON, false, 160, 10} /* LOAD_METHOD */,
-    [161] = {BY_THE_WAY, false, 125, 0} /* STORE_FAST__LOAD_FAST */,
-    [162] = {CALLS_PYTHON, false, 162, 0} /* LIST_EXTEND */, [163] = {CALLS_PYTHON, false, 163, 0} /* SET_UPDATE */,
-    [164] = {CALLS_PYTHON, false, 164, 0} /* DICT_MERGE */, [165] = {CALLS_PYTHON, false, 165, 0} /* DICT_UPDATE */,
-    [166] = {CALL, false, 166, 1} /* PRECALL */, [167] = {BY_THE_WAY, false, 125, 0} /* STORE_FAST__STORE_FAST */,
-    [168] = {CALLS_PYTHON, false, 60, 1} /* STORE_SUBSCR_ADAPTIVE */,
-    [169] = {CALLS_PYTHON, false, 60, 1} /* STORE_SUBSCR_DICT */,
-    [170] = {CALLS_PYTHON, false, 60, 1} /* STORE_SUBSCR_LIST_INT */, [171] = {CALL, true, 171, 4} /* CALL */,
-    [172] = {OTHER, false, 172, 0} /* KW_NAMES */,
-    [173] = {BY_THE_WAY, false, 173, 0} /* POP_JUMP_BACKWARD_IF_NOT_NONE */,
-    [174] = {BY_THE_WAY, false, 174, 0} /* POP_JUMP_BACKWARD_IF_NONE */,
-    [175] = {CALLS_PYTHON, false, 175, 0} /* POP_JUMP_BACKWARD_IF_FALSE */,
-    [176] = {CALLS_PYTHON, false, 176, 0} /* POP_JUMP_BACKWARD_IF_TRUE */,
-    [177] = {CALLS_PYTHON, false, 92, 1} /* UNPACK_SEQUENCE_ADAPTIVE */,
-    [178] = {CALLS_PYTHON, false, 92, 1} /* UNPACK_SEQUENCE_LIST */,
-    [179] = {CALLS_PYTHON, false, 92, 1} /* UNPACK_SEQUENCE_TUPLE */,
-    [180] = {CALLS_PYTHON, false, 92, 1} /* UNPACK_SEQUENCE_TWO_TUPLE */,
-    [255] = {HIDDEN, true, 255, 0} /* DO_TRACING */,
+    K(0, 0, 0) /* CACHE */ W(1, 1, 0) /* POP_TOP */ O(2, 2, 0) /* PUSH_NULL */ P(3, 122, 1) /* BINARY_OP_ADAPTIVE */
+    P(4, 122, 1) /* BINARY_OP_ADD_FLOAT */ P(5, 122, 1) /* BINARY_OP_ADD_INT */ P(6, 122, 1) /* BINARY_OP_ADD_UNICODE */
+    P(7, 122, 1) /* BINARY_OP_INPLACE_ADD_UNICODE */ P(8, 122, 1) /* BINARY_OP_MULTIPLY_FLOAT */ O(9, 9, 0) /* NOP */
+    P(10, 10, 0) /* UNARY_POSITIVE */ P(11, 11, 0) /* UNARY_NEGATIVE */ P(12, 12, 0) /* UNARY_NOT */
+    P(13, 122, 1) /* BINARY_OP_MULTIPLY_INT */ P(14, 122, 1) /* BINARY_OP_SUBTRACT_FLOAT */
+    P(15, 15, 0) /* UNARY_INVERT */ P(16, 122, 1) /* BINARY_OP_SUBTRACT_INT */
+    PE(17, 25, 4) /* BINARY_SUBSCR_ADAPTIVE */ PE(18, 25, 4) /* BINARY_SUBSCR_DICT */
+    PE(19, 25, 4) /* BINARY_SUBSCR_GETITEM */ PE(20, 25, 4) /* BINARY_SUBSCR_LIST_INT */
+    PE(21, 25, 4) /* BINARY_SUBSCR_TUPLE_INT */ CE(22, 171, 4) /* CALL_ADAPTIVE */
+    CE(23, 171, 4) /* CALL_PY_EXACT_ARGS */ CE(24, 171, 4) /* CALL_PY_WITH_DEFAULTS */ PE(25, 25, 4) /* BINARY_SUBSCR */
+    P(26, 107, 2) /* COMPARE_OP_ADAPTIVE */ P(27, 107, 2) /* COMPARE_OP_FLOAT_JUMP */
+    P(28, 107, 2) /* COMPARE_OP_INT_JUMP */ P(29, 107, 2) /* COMPARE_OP_STR_JUMP */ P(30, 30, 0) /* GET_LEN */
+    W(31, 31, 0) /* MATCH_MAPPING */ W(32, 32, 0) /* MATCH_SEQUENCE */ P(33, 33, 0) /* MATCH_KEYS */
+    O(34, 144, 0) /* EXTENDED_ARG_QUICK */ W(35, 35, 0) /* PUSH_EXC_INFO */ P(36, 36, 0) /* CHECK_EXC_MATCH */
+    P(37, 37, 0) /* CHECK_EG_MATCH */ W(38, 140, 0) /* JUMP_BACKWARD_QUICK */ P(39, 106, 4) /* LOAD_ATTR_ADAPTIVE */
+    P(40, 106, 4) /* LOAD_ATTR_INSTANCE_VALUE */ P(41, 106, 4) /* LOAD_ATTR_MODULE */ P(42, 106, 4) /* LOAD_ATTR_SLOT */
+    P(43, 106, 4) /* LOAD_ATTR_WITH_HINT */ O(44, 100, 0) /* LOAD_CONST__LOAD_FAST */
+    O(45, 124, 0) /* LOAD_FAST__LOAD_CONST */ O(46, 124, 0) /* LOAD_FAST__LOAD_FAST */
+    P(47, 116, 5) /* LOAD_GLOBAL_ADAPTIVE */ P(48, 116, 5) /* LOAD_GLOBAL_BUILTIN */
+    P(49, 49, 0) /* WITH_EXCEPT_START */ P(50, 50, 0) /* GET_AITER */ P(51, 51, 0) /* GET_ANEXT */
+    P(52, 52, 0) /* BEFORE_ASYNC_WITH */ P(53, 53, 0) /* BEFORE_WITH */ P(54, 54, 0) /* END_ASYNC_FOR */
+    P(55, 116, 5) /* LOAD_GLOBAL_MODULE */ P(56, 160, 10) /* LOAD_METHOD_ADAPTIVE */
+    P(57, 160, 10) /* LOAD_METHOD_CLASS */ P(58, 160, 10) /* LOAD_METHOD_MODULE */
+    P(59, 160, 10) /* LOAD_METHOD_NO_DICT */ P(60, 60, 1) /* STORE_SUBSCR */ P(61, 61, 0) /* DELETE_SUBSCR */
+    P(62, 160, 10) /* LOAD_METHOD_WITH_DICT */ P(63, 160, 10) /* LOAD_METHOD_WITH_VALUES */
+    C(64, 166, 1) /* PRECALL_ADAPTIVE */ C(65, 166, 1) /* PRECALL_BOUND_METHOD */
+    C(66, 166, 1) /* PRECALL_BUILTIN_CLASS */ C(67, 166, 1) /* PRECALL_BUILTIN_FAST_WITH_KEYWORDS */
+    P(68, 68, 0) /* GET_ITER */ P(69, 69, 0) /* GET_YIELD_FROM_ITER */ P(70, 70, 0) /* PRINT_EXPR */
+    P(71, 71, 0) /* LOAD_BUILD_CLASS */ C(72, 166, 1) /* PRECALL_METHOD_DESCRIPTOR_FAST_WITH_KEYWORDS */
+    C(73, 166, 1) /* PRECALL_NO_KW_BUILTIN_FAST */ W(74, 74, 0) /* LOAD_ASSERTION_ERROR */
+    W(75, 75, 0) /* RETURN_GENERATOR */ C(76, 166, 1) /* PRECALL_NO_KW_BUILTIN_O */
+    C(77, 166, 1) /* PRECALL_NO_KW_ISINSTANCE */ C(78, 166, 1) /* PRECALL_NO_KW_LEN */
+    C(79, 166, 1) /* PRECALL_NO_KW_LIST_APPEND */ C(80, 166, 1) /* PRECALL_NO_KW_METHOD_DESCRIPTOR_FAST */
+    C(81, 166, 1) /* PRECALL_NO_KW_METHOD_DESCRIPTOR_NOARGS */ W(82, 82, 0) /* LIST_TO_TUPLE */
+    W(83, 83, 0) /* RETURN_VALUE */ P(84, 84, 0) /* IMPORT_STAR */ P(85, 85, 0) /* SETUP_ANNOTATIONS */
+    W(86, 86, 0) /* YIELD_VALUE */ W(87, 87, 0) /* ASYNC_GEN_WRAP */ P(88, 88, 0) /* PREP_RERAISE_STAR */
+    W(89, 89, 0) /* POP_EXCEPT */ P(90, 90, 0) /* STORE_NAME */ P(91, 91, 0) /* DELETE_NAME */
+    P(92, 92, 1) /* UNPACK_SEQUENCE */ G(93, 93, 0) /* FOR_ITER */ P(94, 94, 0) /* UNPACK_EX */
+    P(95, 95, 4) /* STORE_ATTR */ P(96, 96, 0) /* DELETE_ATTR */ W(97, 97, 0) /* STORE_GLOBAL */
+    P(98, 98, 0) /* DELETE_GLOBAL */ O(99, 99, 0) /* SWAP */ O(100, 100, 0) /* LOAD_CONST */
+    P(101, 101, 0) /* LOAD_NAME */ W(102, 102, 0) /* BUILD_TUPLE */ W(103, 103, 0) /* BUILD_LIST */
+    P(104, 104, 0) /* BUILD_SET */ P(105, 105, 0) /* BUILD_MAP */ P(106, 106, 4) /* LOAD_ATTR */
+    P(107, 107, 2) /* COMPARE_OP */ P(108, 108, 0) /* IMPORT_NAME */ P(109, 109, 0) /* IMPORT_FROM */
+    O(110, 110, 0) /* JUMP_FORWARD */ P(111, 111, 0) /* JUMP_IF_FALSE_OR_POP */ P(112, 112, 0) /* JUMP_IF_TRUE_OR_POP */
+    C(113, 166, 1) /* PRECALL_NO_KW_METHOD_DESCRIPTOR_O */ P(114, 114, 0) /* POP_JUMP_FORWARD_IF_FALSE */
+    P(115, 115, 0) /* POP_JUMP_FORWARD_IF_TRUE */ P(116, 116, 5) /* LOAD_GLOBAL */ W(117, 117, 0) /* IS_OP */
+    P(118, 118, 0) /* CONTAINS_OP */ P(119, 119, 0) /* RERAISE */ O(120, 120, 0) /* COPY */
+    C(121, 166, 1) /* PRECALL_NO_KW_STR_1 */ P(122, 122, 1) /* BINARY_OP */ G(123, 123, 0) /* SEND */
+    O(124, 124, 0) /* LOAD_FAST */ W(125, 125, 0) /* STORE_FAST */ W(126, 126, 0) /* DELETE_FAST */
+    C(127, 166, 1) /* PRECALL_NO_KW_TUPLE_1 */ W(128, 128, 0) /* POP_JUMP_FORWARD_IF_NOT_NONE */
+    W(129, 129, 0) /* POP_JUMP_FORWARD_IF_NONE */ P(130, 130, 0) /* RAISE_VARARGS */ P(131, 131, 0) /* GET_AWAITABLE */
+    W(132, 132, 0) /* MAKE_FUNCTION */ W(133, 133, 0) /* BUILD_SLICE */ O(134, 134, 0) /* JUMP_BACKWARD_NO_INTERRUPT */
+    W(135, 135, 0) /* MAKE_CELL */ W(136, 136, 0) /* LOAD_CLOSURE */ W(137, 137, 0) /* LOAD_DEREF */
+    W(138, 138, 0) /* STORE_DEREF */ W(139, 139, 0) /* DELETE_DEREF */ W(140, 140, 0) /* JUMP_BACKWARD */
+    C(141, 166, 1) /* PRECALL_NO_KW_TYPE_1 */ C(142, 142, 0) /* CALL_FUNCTION_EX */ C(143, 166, 1) /* PRECALL_PYFUNC */
+    O(144, 144, 0) /* EXTENDED_ARG */ W(145, 145, 0) /* LIST_APPEND */ P(146, 146, 0) /* SET_ADD */
+    P(147, 147, 0) /* MAP_ADD */ P(148, 148, 0) /* LOAD_CLASSDEREF */ W(149, 149, 0) /* COPY_FREE_VARS */
+    W(150, 151, 0) /* RESUME_QUICK */ W(151, 151, 0) /* RESUME */ P(152, 152, 0) /* MATCH_CLASS */
+    P(153, 95, 4) /* STORE_ATTR_ADAPTIVE */ P(154, 95, 4) /* STORE_ATTR_INSTANCE_VALUE */
+    P(155, 155, 0) /* FORMAT_VALUE */ P(156, 156, 0) /* BUILD_CONST_KEY_MAP */ W(157, 157, 0) /* BUILD_STRING */
+    P(158, 95, 4) /* STORE_ATTR_SLOT */ P(159, 95, 4) /* STORE_ATTR_WITH_HINT */ P(160, 160, 10) /* LOAD_METHOD */
+    W(161, 125, 0) /* STORE_FAST__LOAD_FAST */ P(162, 162, 0) /* LIST_EXTEND */ P(163, 163, 0) /* SET_UPDATE */
+    P(164, 164, 0) /* DICT_MERGE */ P(165, 165, 0) /* DICT_UPDATE */ C(166, 166, 1) /* PRECALL */
+    W(167, 125, 0) /* STORE_FAST__STORE_FAST */ P(168, 60, 1) /* STORE_SUBSCR_ADAPTIVE */
+    P(169, 60, 1) /* STORE_SUBSCR_DICT */ P(170, 60, 1) /* STORE_SUBSCR_LIST_INT */ CE(171, 171, 4) /* CALL */
+    O(172, 172, 0) /* KW_NAMES */ W(173, 173, 0) /* POP_JUMP_BACKWARD_IF_NOT_NONE */
+    W(174, 174, 0) /* POP_JUMP_BACKWARD_IF_NONE */ P(175, 175, 0) /* POP_JUMP_BACKWARD_IF_FALSE */
+    P(176, 176, 0) /* POP_JUMP_BACKWARD_IF_TRUE */ P(177, 92, 1) /* UNPACK_SEQUENCE_ADAPTIVE */
+    P(178, 92, 1) /* UNPACK_SEQUENCE_LIST */ P(179, 92, 1) /* UNPACK_SEQUENCE_TUPLE */
+    P(180, 92, 1) /* UNPACK_SEQUENCE_TWO_TUPLE */ HE(255, 255, 0) /* DO_TRACING */
 },
 [12 - OPCODE_FIRST_MINOR] = { /* 3.12.1 */
-    [0] = {CACHE, false, 0, 0} /* CACHE */, [1] = {BY_THE_WAY, false, 1, 0} /* POP_TOP */,
-    [2] = {OTHER, false, 2, 0} /* PUSH_NULL */, [3] = {BY_THE_WAY, false, 3, 0} /* INTERPRETER_EXIT */,
-    [4] = {BY_THE_WAY, false, 4, 0} /* END_FOR */, [5] = {BY_THE_WAY, false, 5, 0} /* END_SEND */,
-    [6] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_ADD_FLOAT */,
-    [7] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_ADD_INT */,
-    [8] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_ADD_UNICODE */, [9] = {OTHER, false, 9, 0} /* NOP */,
-    [10] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_INPLACE_ADD_UNICODE */,
-    [11] = {CALLS_PYTHON, false, 11, 0} /* UNARY_NEGATIVE */, [12] = {CALLS_PYTHON, false, 12, 0} /* UNARY_NOT */,
-    [13] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_MULTIPLY_FLOAT */,
-    [14] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_MULTIPLY_INT */,
-    [15] = {CALLS_PYTHON, false, 15, 0} /* UNARY_INVERT */,
-    [16] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_SUBTRACT_FLOAT */, [17] = {HIDDEN, true, 17, 0} /* RESERVED */,
-    [18] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP_SUBTRACT_INT */,
-    [19] = {CALLS_PYTHON, true, 25, 1} /* BINARY_SUBSCR_DICT */,
-    [20] = {CALLS_PYTHON, true, 25, 1} /* BINARY_SUBSCR_GETITEM */,
-    [21] = {CALLS_PYTHON, true, 25, 1} /* BINARY_SUBSCR_LIST_INT */,
-    [22] = {CALLS_PYTHON, true, 25, 1} /* BINARY_SUBSCR_TUPLE_INT */,
-    [23] = {CALL, true, 171, 3} /* CALL_PY_EXACT_ARGS */, [24] = {CALL, true, 171, 3} /* CALL_PY_WITH_DEFAULTS */,
-    [25] = {CALLS_PYTHON, true, 25, 1} /* BINARY_SUBSCR */, [26] = {CALLS_PYTHON, false, 26, 0} /* BINARY_SLICE */,
-    [27] = {CALLS_PYTHON, false, 27, 0} /* STORE_SLICE */,
-    [28] = {CALL, true, 171, 3} /* CALL_BOUND_METHOD_EXACT_ARGS */,
-    [29] = {CALL, true, 171, 3} /* CALL_BUILTIN_CLASS */, [30] = {CALLS_PYTHON, false, 30, 0} /* GET_LEN */,
-    [31] = {BY_THE_WAY, false, 31, 0} /* MATCH_MAPPING */, [32] = {BY_THE_WAY, false, 32, 0} /* MATCH_SEQUENCE */,
-    [33] = {CALLS_PYTHON, false, 33, 0} /* MATCH_KEYS */,
-    [34] = {CALL, true, 171, 3} /* CALL_BUILTIN_FAST_WITH_KEYWORDS */,
-    [35] = {BY_THE_WAY, false, 35, 0} /* PUSH_EXC_INFO */, [36] = {CALLS_PYTHON, false, 36, 0} /* CHECK_EXC_MATCH */,
-    [37] = {CALLS_PYTHON, false, 37, 0} /* CHECK_EG_MATCH */,
-    [38] = {CALL, true, 171, 3} /* CALL_METHOD_DESCRIPTOR_FAST_WITH_KEYWORDS */,
-    [39] = {CALL, true, 171, 3} /* CALL_NO_KW_BUILTIN_FAST */, [40] = {CALL, true, 171, 3} /* CALL_NO_KW_BUILTIN_O */,
-    [41] = {CALL, true, 171, 3} /* CALL_NO_KW_ISINSTANCE */, [42] = {CALL, true, 171, 3} /* CALL_NO_KW_LEN */,
-    [43] = {CALL, true, 171, 3} /* CALL_NO_KW_LIST_APPEND */,
-    [44] = {CALL, true, 171, 3} /* CALL_NO_KW_METHOD_DESCRIPTOR_FAST */,
-    [45] = {CALL, true, 171, 3} /* CALL_NO_KW_METHOD_DESCRIPTOR_NOARGS */,
-    [46] = {CALL, true, 171, 3} /* CALL_NO_KW_METHOD_DESCRIPTOR_O */,
-    [47] = {CALL, true, 171, 3} /* CALL_NO_KW_STR_1 */, [48] = {CALL, true, 171, 3} /* CALL_NO_KW_TUPLE_1 */,
-    [49] = {CALLS_PYTHON, false, 49, 0} /* WITH_EXCEPT_START */, [50] = {CALLS_PYTHON, false, 50, 0} /* GET_AITER */,
-    [51] = {CALLS_PYTHON, false, 51, 0} /* GET_ANEXT */, [52] = {CALLS_PYTHON, false, 52, 0} /* BEFORE_ASYNC_WITH */,
-    [53] = {CALLS_PYTHON, false, 53, 0} /* BEFORE_WITH */, [54] = {CALLS_PYTHON, false, 54, 0} /* END_ASYNC_FOR */,
-    [55] = {CALLS_PYTHON, false, 55, 0} /* CLEANUP_THROW */, [56] = {CALL, true, 171, 3} /* CALL_NO_KW_TYPE_1 */,
-    [57] = {CALLS_PYTHON, false, 107, 1} /* COMPARE_OP_FLOAT */,
-    [58] = {CALLS_PYTHON, false, 107, 1} /* COMPARE_OP_INT */,
-    [59] = {CALLS_PYTHON, false, 107, 1} /* COMPARE_OP_STR */, [60] = {CALLS_PYTHON, false, 60, 1} /* STORE_SUBSCR */,
-    [61] = {CALLS_PYTHON, false, 61, 0} /* DELETE_SUBSCR */,
-    [62] = {RESUMES_GENERATOR, true, 93, 1} /* FOR_ITER_LIST */,
-    [63] = {RESUMES_GENERATOR, true, 93, 1} /* FOR_ITER_TUPLE */,
-    [64] = {RESUMES_GENERATOR, true, 93, 1} /* FOR_ITER_RANGE */,
-    [65] = {RESUMES_GENERATOR, true, 93, 1} /* FOR_ITER_GEN */,
-    [66] = {CALLS_PYTHON, false, 141, 1} /* LOAD_SUPER_ATTR_ATTR */,
-    [67] = {CALLS_PYTHON, false, 141, 1} /* LOAD_SUPER_ATTR_METHOD */,
-    [68] = {CALLS_PYTHON, false, 68, 0} /* GET_ITER */, [69] = {CALLS_PYTHON, false, 69, 0} /* GET_YIELD_FROM_ITER */,
-    [70] = {CALLS_PYTHON, true, 106, 9} /* LOAD_ATTR_CLASS */,
-    [71] = {CALLS_PYTHON, false, 71, 0} /* LOAD_BUILD_CLASS */,
-    [72] = {CALLS_PYTHON, true, 106, 9} /* LOAD_ATTR_GETATTRIBUTE_OVERRIDDEN */,
-    [73] = {CALLS_PYTHON, true, 106, 9} /* LOAD_ATTR_INSTANCE_VALUE */,
-    [74] = {BY_THE_WAY, false, 74, 0} /* LOAD_ASSERTION_ERROR */,
-    [75] = {BY_THE_WAY, false, 75, 0} /* RETURN_GENERATOR */,
-    [76] = {CALLS_PYTHON, true, 106, 9} /* LOAD_ATTR_MODULE */,
-    [77] = {CALLS_PYTHON, true, 106, 9} /* LOAD_ATTR_PROPERTY */,
-    [78] = {CALLS_PYTHON, true, 106, 9} /* LOAD_ATTR_SLOT */,
-    [79] = {CALLS_PYTHON, true, 106, 9} /* LOAD_ATTR_WITH_HINT */,
-    [80] = {CALLS_PYTHON, true, 106, 9} /* LOAD_ATTR_METHOD_LAZY_DICT */,
-    [81] = {CALLS_PYTHON, true, 106, 9} /* LOAD_ATTR_METHOD_NO_DICT */,
-    [82] = {CALLS_PYTHON, true, 106, 9} /* LOAD_ATTR_METHOD_WITH_VALUES */,
-    [83] = {BY_THE_WAY, false, 83, 0} /* RETURN_VALUE */, [84] = {OTHER, false, 100, 0} /* LOAD_CONST__LOAD_FAST */,
-    [85] = {CALLS_PYTHON, false, 85, 0} /* SETUP_ANNOTATIONS */,
-    [86] = {OTHER, false, 124, 0} /* LOAD_FAST__LOAD_CONST */, [87] = {BY_THE_WAY, false, 87, 0} /* LOAD_LOCALS */,
-    [88] = {OTHER, false, 124, 0} /* LOAD_FAST__LOAD_FAST */, [89] = {BY_THE_WAY, false, 89, 0} /* POP_EXCEPT */,
-    [90] = {CALLS_PYTHON, false, 90, 0} /* STORE_NAME */, [91] = {CALLS_PYTHON, false, 91, 0} /* DELETE_NAME */,
-    [92] = {CALLS_PYTHON, false, 92, 1} /* UNPACK_SEQUENCE */, [93] = {RESUMES_GENERATOR, true, 93, 1} /* FOR_ITER */,
-    [94] = {CALLS_PYTHON, false, 94, 0} /* UNPACK_EX */, [95] = {CALLS_PYTHON, false, 95, 4} /* STORE_ATTR */,
-    [96] = {CALLS_PYTHON, false, 96, 0} /* DELETE_ATTR */, [97] = {BY_THE_WAY, false, 97, 0} /* STORE_GLOBAL */,
-    [98] = {CALLS_PYTHON, false, 98, 0} /* DELETE_GLOBAL */, [99] = {OTHER, false, 99, 0} /* SWAP */,
-    [100] = {OTHER, false, 100, 0} /* LOAD_CONST */, [101] = {CALLS_PYTHON, false, 101, 0} /* LOAD_NAME */,
-    [102] = {BY_THE_WAY, false, 102, 0} /* BUILD_TUPLE */, [103] = {BY_THE_WAY, false, 103, 0} /* BUILD_LIST */,
-    [104] = {CALLS_PYTHON, false, 104, 0} /* BUILD_SET */, [105] = {CALLS_PYTHON, false, 105, 0} /* BUILD_MAP */,
-    [106] = {CALLS_PYTHON, true, 106, 9} /* LOAD_ATTR */, [107] = {CALLS_PYTHON, false, 107, 1} /* COMPARE_OP */,
-    [108] = {CALLS_PYTHON, false, 108, 0} /* IMPORT_NAME */, [109] = {CALLS_PYTHON, false, 109, 0} /* IMPORT_FROM */,
-    [110] = {OTHER, false, 110, 0} /* JUMP_FORWARD */, [111] = {CALLS_PYTHON, false, 116, 4} /* LOAD_GLOBAL_BUILTIN */,
-    [112] = {CALLS_PYTHON, false, 116, 4} /* LOAD_GLOBAL_MODULE */,
-    [113] = {CALLS_PYTHON, false, 95, 4} /* STORE_ATTR_INSTANCE_VALUE */,
-    [114] = {CALLS_PYTHON, false, 114, 0} /* POP_JUMP_IF_FALSE */,
-    [115] = {CALLS_PYTHON, false, 115, 0} /* POP_JUMP_IF_TRUE */,
-    [116] = {CALLS_PYTHON, false, 116, 4} /* LOAD_GLOBAL */, [117] = {BY_THE_WAY, false, 117, 0} /* IS_OP */,
-    [118] = {CALLS_PYTHON, false, 118, 0} /* CONTAINS_OP */, [119] = {CALLS_PYTHON, false, 119, 0} /* RERAISE */,
-    [120] = {OTHER, false, 120, 0} /* COPY */, [121] = {BY_THE_WAY, false, 121, 0} /* RETURN_CONST */,
-    [122] = {CALLS_PYTHON, false, 122, 1} /* BINARY_OP */, [123] = {RESUMES_GENERATOR, true, 123, 1} /* SEND */,
-    [124] = {OTHER, false, 124, 0} /* LOAD_FAST */, [125] = {BY_THE_WAY, false, 125, 0} /* STORE_FAST */,
-    [126] = {BY_THE_WAY, false, 126, 0} /* DELETE_FAST */, [127] = {BY_THE_WAY, false, 127, 0} /* LOAD_FAST_CHECK */,
-    [128] = {BY_THE_WAY, false, 128, 0} /* POP_JUMP_IF_NOT_NONE */,
-    [129] = {BY_THE_WAY, false, 129, 0} /* POP_JUMP_IF_NONE */,
-    [130] = {CALLS_PYTHON, false, 130, 0} /* RAISE_VARARGS */,
-    [131] = {CALLS_PYTHON, false, 131, 0} /* GET_AWAITABLE */, [132] = {BY_THE_WAY, false, 132, 0} /* MAKE_FUNCTION */,
-    [133] = {BY_THE_WAY, false, 133, 0} /* BUILD_SLICE */,
-    [134] = {OTHER, false, 134, 0} /* JUMP_BACKWARD_NO_INTERRUPT */,
-    [135] = {BY_THE_WAY, false, 135, 0} /* MAKE_CELL */, [136] = {BY_THE_WAY, false, 136, 0} /* LOAD_CLOSURE */,
-    [137] = {BY_THE_WAY, false, 137, 0} /* LOAD_DEREF */, [138] = {BY_THE_WAY, false, 138, 0} /* STORE_DEREF */,
-    [139] = {BY_THE_WAY, false, 139, 0} /* DELETE_DEREF */, [140] = {BY_THE_WAY, false, 140, 0} /* JUMP_BACKWARD */,
-    [141] = {CALLS_PYTHON, false, 141, 1} /* LOAD_SUPER_ATTR */, [142] = {CALL, true, 142, 0} /* CALL_FUNCTION_EX */,
-    [143] = {OTHER, false, 143, 0} /* LOAD_FAST_AND_CLEAR */, [144] = {OTHER, false, 144, 0} /* EXTENDED_ARG */,
-    [145] = {BY_THE_WAY, false, 145, 0} /* LIST_APPEND */, [146] = {CALLS_PYTHON, false, 146, 0} /* SET_ADD */,
-    [147] = {CALLS_PYTHON, false, 147, 0} /* MAP_ADD */, [148] = {CALLS_PYTHON, false, 95, 4} /* STORE_ATTR_SLOT */,
-    [149] = {BY_THE_WAY, false, 149, 0} /* COPY_FREE_VARS */, [150] = {BY_THE_WAY, false, 150, 0} /* YIELD_VALUE */,
-    [151] = {BY_THE_WAY, false, 151, 0} /* RESUME */, [152] = {CALLS_PYTHON, false, 152, 0} /* MATCH_CLASS */,
-    [153] = {CALLS_PYTHON, false, 95, 4} /* STORE_ATTR_WITH_HINT */,
-    [154] = {BY_THE_WAY, false, 125, 0} /* STORE_FAST__LOAD_FAST */,
-    [155] = {CALLS_PYTHON, false, 155, 0} /* FORMAT_VALUE */,
-    [156] = {CALLS_PYTHON, false, 156, 0} /* BUILD_CONST_KEY_MAP */,
-    [157] = {BY_THE_WAY, false, 157, 0} /* BUILD_STRING */,
-    [158] = {BY_THE_WAY, false, 125, 0} /* STORE_FAST__STORE_FAST */,
-    [159] = {CALLS_PYTHON, false, 60, 1} /* STORE_SUBSCR_DICT */,
-    [160] = {CALLS_PYTHON, false, 60, 1} /* STORE_SUBSCR_LIST_INT */,
-    [161] = {CALLS_PYTHON, false, 92, 1} /* UNPACK_SEQUENCE_LIST */,
-    [162] = {CALLS_PYTHON, false, 162, 0} /* LIST_EXTEND */, [163] = {CALLS_PYTHON, false, 163, 0} /* SET_UPDATE */,
-    [164] = {CALLS_PYTHON, false, 164, 0} /* DICT_MERGE */, [165] = {CALLS_PYTHON, false, 165, 0} /* DICT_UPDATE */,
-    [166] = {CALLS_PYTHON, false, 92, 1} /* UNPACK_SEQUENCE_TUPLE */,
-    [167] = {CALLS_PYTHON, false, 92, 1} /* UNPACK_SEQUENCE_TWO_TUPLE */,
-    [168] = {RESUMES_GENERATOR, true, 123, 1} /* SEND_GEN */, [171] = {CALL, true, 171, 3} /* CALL */,
-    [172] = {OTHER, false, 172, 0} /* KW_NAMES */, [173] = {CALLS_PYTHON, false, 173, 0} /* CALL_INTRINSIC_1 */,
-    [174] = {CALLS_PYTHON, false, 174, 0} /* CALL_INTRINSIC_2 */,
-    [175] = {CALLS_PYTHON, false, 175, 0} /* LOAD_FROM_DICT_OR_GLOBALS */,
-    [176] = {CALLS_PYTHON, false, 176, 0} /* LOAD_FROM_DICT_OR_DEREF */,
-    [237] = {CALLS_PYTHON, false, 141, 1} /* INSTRUMENTED_LOAD_SUPER_ATTR */,
-    [238] = {BY_THE_WAY, false, 129, 0} /* INSTRUMENTED_POP_JUMP_IF_NONE */,
-    [239] = {BY_THE_WAY, false, 128, 0} /* INSTRUMENTED_POP_JUMP_IF_NOT_NONE */,
-    [240] = {BY_THE_WAY, false, 151, 0} /* INSTRUMENTED_RESUME */, [241] = {CALL, true, 171, 3} /* INSTRUMENTED_CALL */,
-    [242] = {BY_THE_WAY, false, 83, 0} /* INSTRUMENTED_RETURN_VALUE */,
-    [243] = {BY_THE_WAY, false, 150, 0} /* INSTRUMENTED_YIELD_VALUE */,
-    [244] = {CALL, true, 142, 0} /* INSTRUMENTED_CALL_FUNCTION_EX */,
-    [245] = {OTHER, false, 110, 0} /* INSTRUMENTED_JUMP_FORWARD */,
-    [246] = {BY_THE_WAY, false, 140, 0} /* INSTRUMENTED_JUMP_BACKWARD */,
-    [247] = {BY_THE_WAY, false, 121, 0} /* INSTRUMENTED_RETURN_CONST */,
-    [248] = {RESUMES_GENERATOR, true, 93, 1} /* INSTRUMENTED_FOR_ITER */,
-    [249] = {CALLS_PYTHON, false, 114, 0} /* INSTRUMENTED_POP_JUMP_IF_FALSE */,
-    [250] = {CALLS_PYTHON, false, 115, 0} /* INSTRUMENTED_POP_JUMP_IF_TRUE */,
-    [251] = {BY_THE_WAY, false, 4, 0} /* INSTRUMENTED_END_FOR */,
-    [252] = {BY_THE_WAY, false, 5, 0} /* INSTRUMENTED_END_SEND */,
-    [253] = {HIDDEN, true, 253, 0} /* INSTRUMENTED_INSTRUCTION */,
-    [254] = {HIDDEN, true, 254, 0} /* INSTRUMENTED_LINE */,
+    K(0, 0, 0) /* CACHE */ W(1, 1, 0) /* POP_TOP */ O(2, 2, 0) /* PUSH_NULL */ W(3, 3, 0) /* INTERPRETER_EXIT */
+    W(4, 4, 0) /* END_FOR */ W(5, 5, 0) /* END_SEND */ P(6, 122, 1) /* BINARY_OP_ADD_FLOAT */
+    P(7, 122, 1) /* BINARY_OP_ADD_INT */ P(8, 122, 1) /* BINARY_OP_ADD_UNICODE */ O(9, 9, 0) /* NOP */
+    P(10, 122, 1) /* BINARY_OP_INPLACE_ADD_UNICODE */ P(11, 11, 0) /* UNARY_NEGATIVE */ P(12, 12, 0) /* UNARY_NOT */
+    P(13, 122, 1) /* BINARY_OP_MULTIPLY_FLOAT */ P(14, 122, 1) /* BINARY_OP_MULTIPLY_INT */
+    P(15, 15, 0) /* UNARY_INVERT */ P(16, 122, 1) /* BINARY_OP_SUBTRACT_FLOAT */ HE(17, 17, 0) /* RESERVED */
+    P(18, 122, 1) /* BINARY_OP_SUBTRACT_INT */ PE(19, 25, 1) /* BINARY_SUBSCR_DICT */
+    PE(20, 25, 1) /* BINARY_SUBSCR_GETITEM */ PE(21, 25, 1) /* BINARY_SUBSCR_LIST_INT */
+    PE(22, 25, 1) /* BINARY_SUBSCR_TUPLE_INT */ CE(23, 171, 3) /* CALL_PY_EXACT_ARGS */
+    CE(24, 171, 3) /* CALL_PY_WITH_DEFAULTS */ PE(25, 25, 1) /* BINARY_SUBSCR */ P(26, 26, 0) /* BINARY_SLICE */
+    P(27, 27, 0) /* STORE_SLICE */ CE(28, 171, 3) /* CALL_BOUND_METHOD_EXACT_ARGS */
+    CE(29, 171, 3) /* CALL_BUILTIN_CLASS */ P(30, 30, 0) /* GET_LEN */ W(31, 31, 0) /* MATCH_MAPPING */
+    W(32, 32, 0) /* MATCH_SEQUENCE */ P(33, 33, 0) /* MATCH_KEYS */ CE(34, 171, 3) /* CALL_BUILTIN_FAST_WITH_KEYWORDS */
+    W(35, 35, 0) /* PUSH_EXC_INFO */ P(36, 36, 0) /* CHECK_EXC_MATCH */ P(37, 37, 0) /* CHECK_EG_MATCH */
+    CE(38, 171, 3) /* CALL_METHOD_DESCRIPTOR_FAST_WITH_KEYWORDS */ CE(39, 171, 3) /* CALL_NO_KW_BUILTIN_FAST */
+    CE(40, 171, 3) /* CALL_NO_KW_BUILTIN_O */ CE(41, 171, 3) /* CALL_NO_KW_ISINSTANCE */
+    CE(42, 171, 3) /* CALL_NO_KW_LEN */ CE(43, 171, 3) /* CALL_NO_KW_LIST_APPEND */
+    CE(44, 171, 3) /* CALL_NO_KW_METHOD_DESCRIPTOR_FAST */ CE(45, 171, 3) /* CALL_NO_KW_METHOD_DESCRIPTOR_NOARGS */
+    CE(46, 171, 3) /* CALL_NO_KW_METHOD_DESCRIPTOR_O */ CE(47, 171, 3) /* CALL_NO_KW_STR_1 */
+    CE(48, 171, 3) /* CALL_NO_KW_TUPLE_1 */ P(49, 49, 0) /* WITH_EXCEPT_START */ P(50, 50, 0) /* GET_AITER */
+    P(51, 51, 0) /* GET_ANEXT */ P(52, 52, 0) /* BEFORE_ASYNC_WITH */ P(53, 53, 0) /* BEFORE_WITH */
+    P(54, 54, 0) /* END_ASYNC_FOR */ P(55, 55, 0) /* CLEANUP_THROW */ CE(56, 171, 3) /* CALL_NO_KW_TYPE_1 */
+    P(57, 107, 1) /* COMPARE_OP_FLOAT */ P(58, 107, 1) /* COMPARE_OP_INT */ P(59, 107, 1) /* COMPARE_OP_STR */
+    P(60, 60, 1) /* STORE_SUBSCR */ P(61, 61, 0) /* DELETE_SUBSCR */ GE(62, 93, 1) /* FOR_ITER_LIST */
+    GE(63, 93, 1) /* FOR_ITER_TUPLE */ GE(64, 93, 1) /* FOR_ITER_RANGE */ GE(65, 93, 1) /* FOR_ITER_GEN */
+    P(66, 141, 1) /* LOAD_SUPER_ATTR_ATTR */ P(67, 141, 1) /* LOAD_SUPER_ATTR_METHOD */ P(68, 68, 0) /* GET_ITER */
+    P(69, 69, 0) /* GET_YIELD_FROM_ITER */ PE(70, 106, 9) /* LOAD_ATTR_CLASS */ P(71, 71, 0) /* LOAD_BUILD_CLASS */
+    PE(72, 106, 9) /* LOAD_ATTR_GETATTRIBUTE_OVERRIDDEN */ PE(73, 106, 9) /* LOAD_ATTR_INSTANCE_VALUE */
+    W(74, 74, 0) /* LOAD_ASSERTION_ERROR */ W(75, 75, 0) /* RETURN_GENERATOR */ PE(76, 106, 9) /* LOAD_ATTR_MODULE */
+    PE(77, 106, 9) /* LOAD_ATTR_PROPERTY */ PE(78, 106, 9) /* LOAD_ATTR_SLOT */ PE(79, 106, 9) /* LOAD_ATTR_WITH_HINT */
+    PE(80, 106, 9) /* LOAD_ATTR_METHOD_LAZY_DICT */ PE(81, 106, 9) /* LOAD_ATTR_METHOD_NO_DICT */
+    PE(82, 106, 9) /* LOAD_ATTR_METHOD_WITH_VALUES */ W(83, 83, 0) /* RETURN_VALUE */
+    O(84, 100, 0) /* LOAD_CONST__LOAD_FAST */ P(85, 85, 0) /* SETUP_ANNOTATIONS */
+    O(86, 124, 0) /* LOAD_FAST__LOAD_CONST */ W(87, 87, 0) /* LOAD_LOCALS */ O(88, 124, 0) /* LOAD_FAST__LOAD_FAST */
+    W(89, 89, 0) /* POP_EXCEPT */ P(90, 90, 0) /* STORE_NAME */ P(91, 91, 0) /* DELETE_NAME */
+    P(92, 92, 1) /* UNPACK_SEQUENCE */ GE(93, 93, 1) /* FOR_ITER */ P(94, 94, 0) /* UNPACK_EX */
+    P(95, 95, 4) /* STORE_ATTR */ P(96, 96, 0) /* DELETE_ATTR */ W(97, 97, 0) /* STORE_GLOBAL */
+    P(98, 98, 0) /* DELETE_GLOBAL */ O(99, 99, 0) /* SWAP */ O(100, 100, 0) /* LOAD_CONST */
+    P(101, 101, 0) /* LOAD_NAME */ W(102, 102, 0) /* BUILD_TUPLE */ W(103, 103, 0) /* BUILD_LIST */
+    P(104, 104, 0) /* BUILD_SET */ P(105, 105, 0) /* BUILD_MAP */ PE(106, 106, 9) /* LOAD_ATTR */
+    P(107, 107, 1) /* COMPARE_OP */ P(108, 108, 0) /* IMPORT_NAME */ P(109, 109, 0) /* IMPORT_FROM */
+    O(110, 110, 0) /* JUMP_FORWARD */ P(111, 116, 4) /* LOAD_GLOBAL_BUILTIN */ P(112, 116, 4) /* LOAD_GLOBAL_MODULE */
+    P(113, 95, 4) /* STORE_ATTR_INSTANCE_VALUE */ P(114, 114, 0) /* POP_JUMP_IF_FALSE */
+    P(115, 115, 0) /* POP_JUMP_IF_TRUE */ P(116, 116, 4) /* LOAD_GLOBAL */ W(117, 117, 0) /* IS_OP */
+    P(118, 118, 0) /* CONTAINS_OP */ P(119, 119, 0) /* RERAISE */ O(120, 120, 0) /* COPY */
+    W(121, 121, 0) /* RETURN_CONST */ P(122, 122, 1) /* BINARY_OP */ GE(123, 123, 1) /* SEND */
+    O(124, 124, 0) /* LOAD_FAST */ W(125, 125, 0) /* STORE_FAST */ W(126, 126, 0) /* DELETE_FAST */
+    W(127, 127, 0) /* LOAD_FAST_CHECK */ W(128, 128, 0) /* POP_JUMP_IF_NOT_NONE */ W(129, 129, 0) /* POP_JUMP_IF_NONE */
+    P(130, 130, 0) /* RAISE_VARARGS */ P(131, 131, 0) /* GET_AWAITABLE */ W(132, 132, 0) /* MAKE_FUNCTION */
+    W(133, 133, 0) /* BUILD_SLICE */ O(134, 134, 0) /* JUMP_BACKWARD_NO_INTERRUPT */ W(135, 135, 0) /* MAKE_CELL */
+    W(136, 136, 0) /* LOAD_CLOSURE */ W(137, 137, 0) /* LOAD_DEREF */ W(138, 138, 0) /* STORE_DEREF */
+    W(139, 139, 0) /* DELETE_DEREF */ W(140, 140, 0) /* JUMP_BACKWARD */ P(141, 141, 1) /* LOAD_SUPER_ATTR */
+    CE(142, 142, 0) /* CALL_FUNCTION_EX */ O(143, 143, 0) /* LOAD_FAST_AND_CLEAR */ O(144, 144, 0) /* EXTENDED_ARG */
+    W(145, 145, 0) /* LIST_APPEND */ P(146, 146, 0) /* SET_ADD */ P(147, 147, 0) /* MAP_ADD */
+    P(148, 95, 4) /* STORE_ATTR_SLOT */ W(149, 149, 0) /* COPY_FREE_VARS */ W(150, 150, 0) /* YIELD_VALUE */
+    W(151, 151, 0) /* RESUME */ P(152, 152, 0) /* MATCH_CLASS */ P(153, 95, 4) /* STORE_ATTR_WITH_HINT */
+    W(154, 125, 0) /* STORE_FAST__LOAD_FAST */ P(155, 155, 0) /* FORMAT_VALUE */
+    P(156, 156, 0) /* BUILD_CONST_KEY_MAP */ W(157, 157, 0) /* BUILD_STRING */
+    W(158, 125, 0) /* STORE_FAST__STORE_FAST */ P(159, 60, 1) /* STORE_SUBSCR_DICT */
+    P(160, 60, 1) /* STORE_SUBSCR_LIST_INT */ P(161, 92, 1) /* UNPACK_SEQUENCE_LIST */ P(162, 162, 0) /* LIST_EXTEND */
+    P(163, 163, 0) /* SET_UPDATE */ P(164, 164, 0) /* DICT_MERGE */ P(165, 165, 0) /* DICT_UPDATE */
+    P(166, 92, 1) /* UNPACK_SEQUENCE_TUPLE */ P(167, 92, 1) /* UNPACK_SEQUENCE_TWO_TUPLE */
+    GE(168, 123, 1) /* SEND_GEN */ CE(171, 171, 3) /* CALL */ O(172, 172, 0) /* KW_NAMES */
+    P(173, 173, 0) /* CALL_INTRINSIC_1 */ P(174, 174, 0) /* CALL_INTRINSIC_2 */
+    P(175, 175, 0) /* LOAD_FROM_DICT_OR_GLOBALS */ P(176, 176, 0) /* LOAD_FROM_DICT_OR_DEREF */
+    P(237, 141, 1) /* INSTRUMENTED_LOAD_SUPER_ATTR */ W(238, 129, 0) /* INSTRUMENTED_POP_JUMP_IF_NONE */
+    W(239, 128, 0) /* INSTRUMENTED_POP_JUMP_IF_NOT_NONE */ W(240, 151, 0) /* INSTRUMENTED_RESUME */
+    CE(241, 171, 3) /* INSTRUMENTED_CALL */ W(242, 83, 0) /* INSTRUMENTED_RETURN_VALUE */
+    W(243, 150, 0) /* INSTRUMENTED_YIELD_VALUE */ CE(244, 142, 0) /* INSTRUMENTED_CALL_FUNCTION_EX */
+    O(245, 110, 0) /* INSTRUMENTED_JUMP_FORWARD */ W(246, 140, 0) /* INSTRUMENTED_JUMP_BACKWARD */
+    W(247, 121, 0) /* INSTRUMENTED_RETURN_CONST */ GE(248, 93, 1) /* INSTRUMENTED_FOR_ITER */
+    P(249, 114, 0) /* INSTRUMENTED_POP_JUMP_IF_FALSE */ P(250, 115, 0) /* INSTRUMENTED_POP_JUMP_IF_TRUE */
+    W(251, 4, 0) /* INSTRUMENTED_END_FOR */ W(252, 5, 0) /* INSTRUMENTED_END_SEND */
+    HE(253, 253, 0) /* INSTRUMENTED_INSTRUCTION */ HE(254, 254, 0) /* INSTRUMENTED_LINE */
 },
 [13 - OPCODE_FIRST_MINOR] = { /* 3.13.18 */
-    [0] = {CACHE, false, 0, 0} /* CACHE */, [1] = {CALLS_PYTHON, false, 1, 0} /* BEFORE_ASYNC_WITH */,
-    [2] = {CALLS_PYTHON, false, 2, 0} /* BEFORE_WITH */,
-    [3] = {CALLS_PYTHON, false, 45, 1} /* BINARY_OP_INPLACE_ADD_UNICODE */,
-    [4] = {CALLS_PYTHON, false, 4, 0} /* BINARY_SLICE */, [5] = {CALLS_PYTHON, true, 5, 1} /* BINARY_SUBSCR */,
-    [6] = {CALLS_PYTHON, false, 6, 0} /* CHECK_EG_MATCH */, [7] = {CALLS_PYTHON, false, 7, 0} /* CHECK_EXC_MATCH */,
-    [8] = {CALLS_PYTHON, false, 8, 0} /* CLEANUP_THROW */, [9] = {CALLS_PYTHON, false, 9, 0} /* DELETE_SUBSCR */,
-    [10] = {CALLS_PYTHON, false, 10, 0} /* END_ASYNC_FOR */, [11] = {BY_THE_WAY, false, 11, 0} /* END_FOR */,
-    [12] = {BY_THE_WAY, false, 12, 0} /* END_SEND */, [13] = {CALLS_PYTHON, true, 13, 0} /* EXIT_INIT_CHECK */,
-    [14] = {CALLS_PYTHON, false, 14, 0} /* FORMAT_SIMPLE */, [15] = {CALLS_PYTHON, false, 15, 0} /* FORMAT_WITH_SPEC */,
-    [16] = {CALLS_PYTHON, false, 16, 0} /* GET_AITER */, [17] = {HIDDEN, true, 17, 0} /* RESERVED */,
-    [18] = {CALLS_PYTHON, false, 18, 0} /* GET_ANEXT */, [19] = {CALLS_PYTHON, false, 19, 0} /* GET_ITER */,
-    [20] = {CALLS_PYTHON, false, 20, 0} /* GET_LEN */, [21] = {CALLS_PYTHON, false, 21, 0} /* GET_YIELD_FROM_ITER */,
-    [22] = {BY_THE_WAY, false, 22, 0} /* INTERPRETER_EXIT */,
-    [23] = {BY_THE_WAY, false, 23, 0} /* LOAD_ASSERTION_ERROR */,
-    [24] = {CALLS_PYTHON, false, 24, 0} /* LOAD_BUILD_CLASS */, [25] = {BY_THE_WAY, false, 25, 0} /* LOAD_LOCALS */,
-    [26] = {BY_THE_WAY, false, 26, 0} /* MAKE_FUNCTION */, [27] = {CALLS_PYTHON, false, 27, 0} /* MATCH_KEYS */,
-    [28] = {BY_THE_WAY, false, 28, 0} /* MATCH_MAPPING */, [29] = {BY_THE_WAY, false, 29, 0} /* MATCH_SEQUENCE */,
-    [30] = {OTHER, false, 30, 0} /* NOP */, [31] = {BY_THE_WAY, false, 31, 0} /* POP_EXCEPT */,
-    [32] = {BY_THE_WAY, false, 32, 0} /* POP_TOP */, [33] = {BY_THE_WAY, false, 33, 0} /* PUSH_EXC_INFO */,
-    [34] = {OTHER, false, 34, 0} /* PUSH_NULL */, [35] = {BY_THE_WAY, false, 35, 0} /* RETURN_GENERATOR */,
-    [36] = {BY_THE_WAY, false, 36, 0} /* RETURN_VALUE */, [37] = {CALLS_PYTHON, false, 37, 0} /* SETUP_ANNOTATIONS */,
-    [38] = {CALLS_PYTHON, false, 38, 0} /* STORE_SLICE */, [39] = {CALLS_PYTHON, false, 39, 1} /* STORE_SUBSCR */,
-    [40] = {CALLS_PYTHON, false, 40, 3} /* TO_BOOL */, [41] = {CALLS_PYTHON, false, 41, 0} /* UNARY_INVERT */,
-    [42] = {CALLS_PYTHON, false, 42, 0} /* UNARY_NEGATIVE */, [43] = {OTHER, false, 43, 0} /* UNARY_NOT */,
-    [44] = {CALLS_PYTHON, false, 44, 0} /* WITH_EXCEPT_START */, [45] = {CALLS_PYTHON, false, 45, 1} /* BINARY_OP */,
-    [46] = {CALLS_PYTHON, false, 46, 0} /* BUILD_CONST_KEY_MAP */, [47] = {BY_THE_WAY, false, 47, 0} /* BUILD_LIST */,
-    [48] = {CALLS_PYTHON, false, 48, 0} /* BUILD_MAP */, [49] = {CALLS_PYTHON, false, 49, 0} /* BUILD_SET */,
-    [50] = {BY_THE_WAY, false, 50, 0} /* BUILD_SLICE */, [51] = {BY_THE_WAY, false, 51, 0} /* BUILD_STRING */,
-    [52] = {BY_THE_WAY, false, 52, 0} /* BUILD_TUPLE */, [53] = {CALL, true, 53, 3} /* CALL */,
-    [54] = {CALL, true, 54, 0} /* CALL_FUNCTION_EX */, [55] = {CALLS_PYTHON, false, 55, 0} /* CALL_INTRINSIC_1 */,
-    [56] = {CALLS_PYTHON, false, 56, 0} /* CALL_INTRINSIC_2 */, [57] = {CALL, true, 57, 0} /* CALL_KW */,
-    [58] = {CALLS_PYTHON, false, 58, 1} /* COMPARE_OP */, [59] = {CALLS_PYTHON, false, 59, 1} /* CONTAINS_OP */,
-    [60] = {CALLS_PYTHON, false, 60, 0} /* CONVERT_VALUE */, [61] = {OTHER, false, 61, 0} /* COPY */,
-    [62] = {BY_THE_WAY, false, 62, 0} /* COPY_FREE_VARS */, [63] = {CALLS_PYTHON, false, 63, 0} /* DELETE_ATTR */,
-    [64] = {BY_THE_WAY, false, 64, 0} /* DELETE_DEREF */, [65] = {BY_THE_WAY, false, 65, 0} /* DELETE_FAST */,
-    [66] = {CALLS_PYTHON, false, 66, 0} /* DELETE_GLOBAL */, [67] = {CALLS_PYTHON, false, 67, 0} /* DELETE_NAME */,
-    [68] = {CALLS_PYTHON, false, 68, 0} /* DICT_MERGE */, [69] = {CALLS_PYTHON, false, 69, 0} /* DICT_UPDATE */,
-    [70] = {HIDDEN, true, 70, 0} /* ENTER_EXECUTOR */, [71] = {OTHER, false, 71, 0} /* EXTENDED_ARG */,
-    [72] = {RESUMES_GENERATOR, true, 72, 1} /* FOR_ITER */, [73] = {CALLS_PYTHON, false, 73, 0} /* GET_AWAITABLE */,
-    [74] = {CALLS_PYTHON, false, 74, 0} /* IMPORT_FROM */, [75] = {CALLS_PYTHON, false, 75, 0} /* IMPORT_NAME */,
-    [76] = {BY_THE_WAY, false, 76, 0} /* IS_OP */, [77] = {BY_THE_WAY, false, 77, 1} /* JUMP_BACKWARD */,
-    [78] = {OTHER, false, 78, 0} /* JUMP_BACKWARD_NO_INTERRUPT */, [79] = {OTHER, false, 79, 0} /* JUMP_FORWARD */,
-    [80] = {BY_THE_WAY, false, 80, 0} /* LIST_APPEND */, [81] = {CALLS_PYTHON, false, 81, 0} /* LIST_EXTEND */,
-    [82] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR */, [83] = {OTHER, false, 83, 0} /* LOAD_CONST */,
-    [84] = {BY_THE_WAY, false, 84, 0} /* LOAD_DEREF */, [85] = {OTHER, false, 85, 0} /* LOAD_FAST */,
-    [86] = {OTHER, false, 86, 0} /* LOAD_FAST_AND_CLEAR */, [87] = {BY_THE_WAY, false, 87, 0} /* LOAD_FAST_CHECK */,
-    [88] = {OTHER, false, 88, 0} /* LOAD_FAST_LOAD_FAST */,
-    [89] = {CALLS_PYTHON, false, 89, 0} /* LOAD_FROM_DICT_OR_DEREF */,
-    [90] = {CALLS_PYTHON, false, 90, 0} /* LOAD_FROM_DICT_OR_GLOBALS */,
-    [91] = {CALLS_PYTHON, false, 91, 4} /* LOAD_GLOBAL */, [92] = {CALLS_PYTHON, false, 92, 0} /* LOAD_NAME */,
-    [93] = {CALLS_PYTHON, false, 93, 1} /* LOAD_SUPER_ATTR */, [94] = {BY_THE_WAY, false, 94, 0} /* MAKE_CELL */,
-    [95] = {CALLS_PYTHON, false, 95, 0} /* MAP_ADD */, [96] = {CALLS_PYTHON, false, 96, 0} /* MATCH_CLASS */,
-    [97] = {OTHER, false, 97, 1} /* POP_JUMP_IF_FALSE */, [98] = {BY_THE_WAY, false, 98, 1} /* POP_JUMP_IF_NONE */,
-    [99] = {BY_THE_WAY, false, 99, 1} /* POP_JUMP_IF_NOT_NONE */, [100] = {OTHER, false, 100, 1} /* POP_JUMP_IF_TRUE */,
-    [101] = {CALLS_PYTHON, false, 101, 0} /* RAISE_VARARGS */, [102] = {CALLS_PYTHON, false, 102, 0} /* RERAISE */,
-    [103] = {BY_THE_WAY, false, 103, 0} /* RETURN_CONST */, [104] = {RESUMES_GENERATOR, true, 104, 1} /* SEND */,
-    [105] = {CALLS_PYTHON, false, 105, 0} /* SET_ADD */,
-    [106] = {BY_THE_WAY, false, 106, 0} /* SET_FUNCTION_ATTRIBUTE */,
-    [107] = {CALLS_PYTHON, false, 107, 0} /* SET_UPDATE */, [108] = {CALLS_PYTHON, false, 108, 4} /* STORE_ATTR */,
-    [109] = {BY_THE_WAY, false, 109, 0} /* STORE_DEREF */, [110] = {BY_THE_WAY, false, 110, 0} /* STORE_FAST */,
-    [111] = {BY_THE_WAY, false, 111, 0} /* STORE_FAST_LOAD_FAST */,
-    [112] = {BY_THE_WAY, false, 112, 0} /* STORE_FAST_STORE_FAST */,
-    [113] = {BY_THE_WAY, false, 113, 0} /* STORE_GLOBAL */, [114] = {CALLS_PYTHON, false, 114, 0} /* STORE_NAME */,
-    [115] = {OTHER, false, 115, 0} /* SWAP */, [116] = {CALLS_PYTHON, false, 116, 0} /* UNPACK_EX */,
-    [117] = {CALLS_PYTHON, false, 117, 1} /* UNPACK_SEQUENCE */, [118] = {BY_THE_WAY, false, 118, 0} /* YIELD_VALUE */,
-    [149] = {BY_THE_WAY, false, 149, 0} /* RESUME */, [150] = {CALLS_PYTHON, false, 45, 1} /* BINARY_OP_ADD_FLOAT */,
-    [151] = {CALLS_PYTHON, false, 45, 1} /* BINARY_OP_ADD_INT */,
-    [152] = {CALLS_PYTHON, false, 45, 1} /* BINARY_OP_ADD_UNICODE */,
-    [153] = {CALLS_PYTHON, false, 45, 1} /* BINARY_OP_MULTIPLY_FLOAT */,
-    [154] = {CALLS_PYTHON, false, 45, 1} /* BINARY_OP_MULTIPLY_INT */,
-    [155] = {CALLS_PYTHON, false, 45, 1} /* BINARY_OP_SUBTRACT_FLOAT */,
-    [156] = {CALLS_PYTHON, false, 45, 1} /* BINARY_OP_SUBTRACT_INT */,
-    [157] = {CALLS_PYTHON, true, 5, 1} /* BINARY_SUBSCR_DICT */,
-    [158] = {CALLS_PYTHON, true, 5, 1} /* BINARY_SUBSCR_GETITEM */,
-    [159] = {CALLS_PYTHON, true, 5, 1} /* BINARY_SUBSCR_LIST_INT */,
-    [160] = {CALLS_PYTHON, true, 5, 1} /* BINARY_SUBSCR_STR_INT */,
-    [161] = {CALLS_PYTHON, true, 5, 1} /* BINARY_SUBSCR_TUPLE_INT */,
-    [162] = {CALL, true, 53, 3} /* CALL_ALLOC_AND_ENTER_INIT */,
-    [163] = {CALL, true, 53, 3} /* CALL_BOUND_METHOD_EXACT_ARGS */,
-    [164] = {CALL, true, 53, 3} /* CALL_BOUND_METHOD_GENERAL */, [165] = {CALL, true, 53, 3} /* CALL_BUILTIN_CLASS */,
-    [166] = {CALL, true, 53, 3} /* CALL_BUILTIN_FAST */,
-    [167] = {CALL, true, 53, 3} /* CALL_BUILTIN_FAST_WITH_KEYWORDS */, [168] = {CALL, true, 53, 3} /* CALL_BUILTIN_O */,
-    [169] = {CALL, true, 53, 3} /* CALL_ISINSTANCE */, [170] = {CALL, true, 53, 3} /* CALL_LEN */,
-    [171] = {CALL, true, 53, 3} /* CALL_LIST_APPEND */, [172] = {CALL, true, 53, 3} /* CALL_METHOD_DESCRIPTOR_FAST */,
-    [173] = {CALL, true, 53, 3} /* CALL_METHOD_DESCRIPTOR_FAST_WITH_KEYWORDS */,
-    [174] = {CALL, true, 53, 3} /* CALL_METHOD_DESCRIPTOR_NOARGS */,
-    [175] = {CALL, true, 53, 3} /* CALL_METHOD_DESCRIPTOR_O */, [176] = {CALL, true, 53, 3} /* CALL_NON_PY_GENERAL */,
-    [177] = {CALL, true, 53, 3} /* CALL_PY_EXACT_ARGS */, [178] = {CALL, true, 53, 3} /* CALL_PY_GENERAL */,
-    [179] = {CALL, true, 53, 3} /* CALL_STR_1 */, [180] = {CALL, true, 53, 3} /* CALL_TUPLE_1 */,
-    [181] = {CALL, true, 53, 3} /* CALL_TYPE_1 */, [182] = {CALLS_PYTHON, false, 58, 1} /* COMPARE_OP_FLOAT */,
-    [183] = {CALLS_PYTHON, false, 58, 1} /* COMPARE_OP_INT */,
-    [184] = {CALLS_PYTHON, false, 58, 1} /* COMPARE_OP_STR */,
-    [185] = {CALLS_PYTHON, false, 59, 1} /* CONTAINS_OP_DICT */,
-    [186] = {CALLS_PYTHON, false, 59, 1} /* CONTAINS_OP_SET */,
-    [187] = {RESUMES_GENERATOR, true, 72, 1} /* FOR_ITER_GEN */,
-    [188] = {RESUMES_GENERATOR, true, 72, 1} /* FOR_ITER_LIST */,
-    [189] = {RESUMES_GENERATOR, true, 72, 1} /* FOR_ITER_RANGE */,
-    [190] = {RESUMES_GENERATOR, true, 72, 1} /* FOR_ITER_TUPLE */,
-    [191] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_CLASS */,
-    [192] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_GETATTRIBUTE_OVERRIDDEN */,
-    [193] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_INSTANCE_VALUE */,
-    [194] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_METHOD_LAZY_DICT */,
-    [195] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_METHOD_NO_DICT */,
-    [196] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_METHOD_WITH_VALUES */,
-    [197] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_MODULE */,
-    [198] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_NONDESCRIPTOR_NO_DICT */,
-    [199] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_NONDESCRIPTOR_WITH_VALUES */,
-    [200] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_PROPERTY */,
-    [201] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_SLOT */,
-    [202] = {CALLS_PYTHON, true, 82, 9} /* LOAD_ATTR_WITH_HINT */,
-    [203] = {CALLS_PYTHON, false, 91, 4} /* LOAD_GLOBAL_BUILTIN */,
-    [204] = {CALLS_PYTHON, false, 91, 4} /* LOAD_GLOBAL_MODULE */,
-    [205] = {CALLS_PYTHON, false, 93, 1} /* LOAD_SUPER_ATTR_ATTR */,
-    [206] = {CALLS_PYTHON, false, 93, 1} /* LOAD_SUPER_ATTR_METHOD */,
-    [207] = {BY_THE_WAY, false, 149, 0} /* RESUME_CHECK */, [208] = {RESUMES_GENERATOR, true, 104, 1} /* SEND_GEN */,
-    [209] = {CALLS_PYTHON, false, 108, 4} /* STORE_ATTR_INSTANCE_VALUE */,
-    [210] = {CALLS_PYTHON, false, 108, 4} /* STORE_ATTR_SLOT */,
-    [211] = {CALLS_PYTHON, false, 108, 4} /* STORE_ATTR_WITH_HINT */,
-    [212] = {CALLS_PYTHON, false, 39, 1} /* STORE_SUBSCR_DICT */,
-    [213] = {CALLS_PYTHON, false, 39, 1} /* STORE_SUBSCR_LIST_INT */,
-    [214] = {CALLS_PYTHON, false, 40, 3} /* TO_BOOL_ALWAYS_TRUE */,
-    [215] = {CALLS_PYTHON, false, 40, 3} /* TO_BOOL_BOOL */, [216] = {CALLS_PYTHON, false, 40, 3} /* TO_BOOL_INT */,
-    [217] = {CALLS_PYTHON, false, 40, 3} /* TO_BOOL_LIST */, [218] = {CALLS_PYTHON, false, 40, 3} /* TO_BOOL_NONE */,
-    [219] = {CALLS_PYTHON, false, 40, 3} /* TO_BOOL_STR */,
-    [220] = {CALLS_PYTHON, false, 117, 1} /* UNPACK_SEQUENCE_LIST */,
-    [221] = {CALLS_PYTHON, false, 117, 1} /* UNPACK_SEQUENCE_TUPLE */,
-    [222] = {CALLS_PYTHON, false, 117, 1} /* UNPACK_SEQUENCE_TWO_TUPLE */,
-    [236] = {BY_THE_WAY, false, 149, 0} /* INSTRUMENTED_RESUME */,
-    [237] = {BY_THE_WAY, false, 11, 0} /* INSTRUMENTED_END_FOR */,
-    [238] = {BY_THE_WAY, false, 12, 0} /* INSTRUMENTED_END_SEND */,
-    [239] = {BY_THE_WAY, false, 36, 0} /* INSTRUMENTED_RETURN_VALUE */,
-    [240] = {BY_THE_WAY, false, 103, 0} /* INSTRUMENTED_RETURN_CONST */,
-    [241] = {BY_THE_WAY, false, 118, 0} /* INSTRUMENTED_YIELD_VALUE */,
-    [242] = {CALLS_PYTHON, false, 93, 1} /* INSTRUMENTED_LOAD_SUPER_ATTR */,
-    [243] = {RESUMES_GENERATOR, true, 72, 1} /* INSTRUMENTED_FOR_ITER */,
-    [244] = {CALL, true, 53, 3} /* INSTRUMENTED_CALL */, [245] = {CALL, true, 57, 0} /* INSTRUMENTED_CALL_KW */,
-    [246] = {CALL, true, 54, 0} /* INSTRUMENTED_CALL_FUNCTION_EX */,
-    [247] = {HIDDEN, true, 247, 0} /* INSTRUMENTED_INSTRUCTION */,
-    [248] = {OTHER, false, 79, 0} /* INSTRUMENTED_JUMP_FORWARD */,
-    [249] = {BY_THE_WAY, false, 77, 1} /* INSTRUMENTED_JUMP_BACKWARD */,
-    [250] = {OTHER, false, 100, 1} /* INSTRUMENTED_POP_JUMP_IF_TRUE */,
-    [251] = {OTHER, false, 97, 1} /* INSTRUMENTED_POP_JUMP_IF_FALSE */,
-    [252] = {BY_THE_WAY, false, 98, 1} /* INSTRUMENTED_POP_JUMP_IF_NONE */,
-    [253] = {BY_THE_WAY, false, 99, 1} /* INSTRUMENTED_POP_JUMP_IF_NOT_NONE */,
-    [254] = {HIDDEN, true, 254, 0} /* INSTRUMENTED_LINE */,
+    K(0, 0, 0) /* CACHE */ P(1, 1, 0) /* BEFORE_ASYNC_WITH */ P(2, 2, 0) /* BEFORE_WITH */
+    P(3, 45, 1) /* BINARY_OP_INPLACE_ADD_UNICODE */ P(4, 4, 0) /* BINARY_SLICE */ PE(5, 5, 1) /* BINARY_SUBSCR */
+    P(6, 6, 0) /* CHECK_EG_MATCH */ P(7, 7, 0) /* CHECK_EXC_MATCH */ P(8, 8, 0) /* CLEANUP_THROW */
+    P(9, 9, 0) /* DELETE_SUBSCR */ P(10, 10, 0) /* END_ASYNC_FOR */ W(11, 11, 0) /* END_FOR */
+    W(12, 12, 0) /* END_SEND */ PE(13, 13, 0) /* EXIT_INIT_CHECK */ P(14, 14, 0) /* FORMAT_SIMPLE */
+    P(15, 15, 0) /* FORMAT_WITH_SPEC */ P(16, 16, 0) /* GET_AITER */ HE(17, 17, 0) /* RESERVED */
+    P(18, 18, 0) /* GET_ANEXT */ P(19, 19, 0) /* GET_ITER */ P(20, 20, 0) /* GET_LEN */
+    P(21, 21, 0) /* GET_YIELD_FROM_ITER */ W(22, 22, 0) /* INTERPRETER_EXIT */ W(23, 23, 0) /* LOAD_ASSERTION_ERROR */
+    P(24, 24, 0) /* LOAD_BUILD_CLASS */ W(25, 25, 0) /* LOAD_LOCALS */ W(26, 26, 0) /* MAKE_FUNCTION */
+    P(27, 27, 0) /* MATCH_KEYS */ W(28, 28, 0) /* MATCH_MAPPING */ W(29, 29, 0) /* MATCH_SEQUENCE */
+    O(30, 30, 0) /* NOP */ W(31, 31, 0) /* POP_EXCEPT */ W(32, 32, 0) /* POP_TOP */ W(33, 33, 0) /* PUSH_EXC_INFO */
+    O(34, 34, 0) /* PUSH_NULL */ W(35, 35, 0) /* RETURN_GENERATOR */ W(36, 36, 0) /* RETURN_VALUE */
+    P(37, 37, 0) /* SETUP_ANNOTATIONS */ P(38, 38, 0) /* STORE_SLICE */ P(39, 39, 1) /* STORE_SUBSCR */
+    P(40, 40, 3) /* TO_BOOL */ P(41, 41, 0) /* UNARY_INVERT */ P(42, 42, 0) /* UNARY_NEGATIVE */
+    O(43, 43, 0) /* UNARY_NOT */ P(44, 44, 0) /* WITH_EXCEPT_START */ P(45, 45, 1) /* BINARY_OP */
+    P(46, 46, 0) /* BUILD_CONST_KEY_MAP */ W(47, 47, 0) /* BUILD_LIST */ P(48, 48, 0) /* BUILD_MAP */
+    P(49, 49, 0) /* BUILD_SET */ W(50, 50, 0) /* BUILD_SLICE */ W(51, 51, 0) /* BUILD_STRING */
+    W(52, 52, 0) /* BUILD_TUPLE */ CE(53, 53, 3) /* CALL */ CE(54, 54, 0) /* CALL_FUNCTION_EX */
+    P(55, 55, 0) /* CALL_INTRINSIC_1 */ P(56, 56, 0) /* CALL_INTRINSIC_2 */ CE(57, 57, 0) /* CALL_KW */
+    P(58, 58, 1) /* COMPARE_OP */ P(59, 59, 1) /* CONTAINS_OP */ P(60, 60, 0) /* CONVERT_VALUE */
+    O(61, 61, 0) /* COPY */ W(62, 62, 0) /* COPY_FREE_VARS */ P(63, 63, 0) /* DELETE_ATTR */
+    W(64, 64, 0) /* DELETE_DEREF */ W(65, 65, 0) /* DELETE_FAST */ P(66, 66, 0) /* DELETE_GLOBAL */
+    P(67, 67, 0) /* DELETE_NAME */ P(68, 68, 0) /* DICT_MERGE */ P(69, 69, 0) /* DICT_UPDATE */
+    HE(70, 70, 0) /* ENTER_EXECUTOR */ O(71, 71, 0) /* EXTENDED_ARG */ GE(72, 72, 1) /* FOR_ITER */
+    P(73, 73, 0) /* GET_AWAITABLE */ P(74, 74, 0) /* IMPORT_FROM */ P(75, 75, 0) /* IMPORT_NAME */
+    W(76, 76, 0) /* IS_OP */ W(77, 77, 1) /* JUMP_BACKWARD */ O(78, 78, 0) /* JUMP_BACKWARD_NO_INTERRUPT */
+    O(79, 79, 0) /* JUMP_FORWARD */ W(80, 80, 0) /* LIST_APPEND */ P(81, 81, 0) /* LIST_EXTEND */
+    PE(82, 82, 9) /* LOAD_ATTR */ O(83, 83, 0) /* LOAD_CONST */ W(84, 84, 0) /* LOAD_DEREF */
+    O(85, 85, 0) /* LOAD_FAST */ O(86, 86, 0) /* LOAD_FAST_AND_CLEAR */ W(87, 87, 0) /* LOAD_FAST_CHECK */
+    O(88, 88, 0) /* LOAD_FAST_LOAD_FAST */ P(89, 89, 0) /* LOAD_FROM_DICT_OR_DEREF */
+    P(90, 90, 0) /* LOAD_FROM_DICT_OR_GLOBALS */ P(91, 91, 4) /* LOAD_GLOBAL */ P(92, 92, 0) /* LOAD_NAME */
+    P(93, 93, 1) /* LOAD_SUPER_ATTR */ W(94, 94, 0) /* MAKE_CELL */ P(95, 95, 0) /* MAP_ADD */
+    P(96, 96, 0) /* MATCH_CLASS */ O(97, 97, 1) /* POP_JUMP_IF_FALSE */ W(98, 98, 1) /* POP_JUMP_IF_NONE */
+    W(99, 99, 1) /* POP_JUMP_IF_NOT_NONE */ O(100, 100, 1) /* POP_JUMP_IF_TRUE */ P(101, 101, 0) /* RAISE_VARARGS */
+    P(102, 102, 0) /* RERAISE */ W(103, 103, 0) /* RETURN_CONST */ GE(104, 104, 1) /* SEND */
+    P(105, 105, 0) /* SET_ADD */ W(106, 106, 0) /* SET_FUNCTION_ATTRIBUTE */ P(107, 107, 0) /* SET_UPDATE */
+    P(108, 108, 4) /* STORE_ATTR */ W(109, 109, 0) /* STORE_DEREF */ W(110, 110, 0) /* STORE_FAST */
+    W(111, 111, 0) /* STORE_FAST_LOAD_FAST */ W(112, 112, 0) /* STORE_FAST_STORE_FAST */
+    W(113, 113, 0) /* STORE_GLOBAL */ P(114, 114, 0) /* STORE_NAME */ O(115, 115, 0) /* SWAP */
+    P(116, 116, 0) /* UNPACK_EX */ P(117, 117, 1) /* UNPACK_SEQUENCE */ W(118, 118, 0) /* YIELD_VALUE */
+    W(149, 149, 0) /* RESUME */ P(150, 45, 1) /* BINARY_OP_ADD_FLOAT */ P(151, 45, 1) /* BINARY_OP_ADD_INT */
+    P(152, 45, 1) /* BINARY_OP_ADD_UNICODE */ P(153, 45, 1) /* BINARY_OP_MULTIPLY_FLOAT */
+    P(154, 45, 1) /* BINARY_OP_MULTIPLY_INT */ P(155, 45, 1) /* BINARY_OP_SUBTRACT_FLOAT */
+    P(156, 45, 1) /* BINARY_OP_SUBTRACT_INT */ PE(157, 5, 1) /* BINARY_SUBSCR_DICT */
+    PE(158, 5, 1) /* BINARY_SUBSCR_GETITEM */ PE(159, 5, 1) /* BINARY_SUBSCR_LIST_INT */
+    PE(160, 5, 1) /* BINARY_SUBSCR_STR_INT */ PE(161, 5, 1) /* BINARY_SUBSCR_TUPLE_INT */
+    CE(162, 53, 3) /* CALL_ALLOC_AND_ENTER_INIT */ CE(163, 53, 3) /* CALL_BOUND_METHOD_EXACT_ARGS */
+    CE(164, 53, 3) /* CALL_BOUND_METHOD_GENERAL */ CE(165, 53, 3) /* CALL_BUILTIN_CLASS */
+    CE(166, 53, 3) /* CALL_BUILTIN_FAST */ CE(167, 53, 3) /* CALL_BUILTIN_FAST_WITH_KEYWORDS */
+    CE(168, 53, 3) /* CALL_BUILTIN_O */ CE(169, 53, 3) /* CALL_ISINSTANCE */ CE(170, 53, 3) /* CALL_LEN */
+    CE(171, 53, 3) /* CALL_LIST_APPEND */ CE(172, 53, 3) /* CALL_METHOD_DESCRIPTOR_FAST */
+    CE(173, 53, 3) /* CALL_METHOD_DESCRIPTOR_FAST_WITH_KEYWORDS */ CE(174, 53, 3) /* CALL_METHOD_DESCRIPTOR_NOARGS */
+    CE(175, 53, 3) /* CALL_METHOD_DESCRIPTOR_O */ CE(176, 53, 3) /* CALL_NON_PY_GENERAL */
+    CE(177, 53, 3) /* CALL_PY_EXACT_ARGS */ CE(178, 53, 3) /* CALL_PY_GENERAL */ CE(179, 53, 3) /* CALL_STR_1 */
+    CE(180, 53, 3) /* CALL_TUPLE_1 */ CE(181, 53, 3) /* CALL_TYPE_1 */ P(182, 58, 1) /* COMPARE_OP_FLOAT */
+    P(183, 58, 1) /* COMPARE_OP_INT */ P(184, 58, 1) /* COMPARE_OP_STR */ P(185, 59, 1) /* CONTAINS_OP_DICT */
+    P(186, 59, 1) /* CONTAINS_OP_SET */ GE(187, 72, 1) /* FOR_ITER_GEN */ GE(188, 72, 1) /* FOR_ITER_LIST */
+    GE(189, 72, 1) /* FOR_ITER_RANGE */ GE(190, 72, 1) /* FOR_ITER_TUPLE */ PE(191, 82, 9) /* LOAD_ATTR_CLASS */
+    PE(192, 82, 9) /* LOAD_ATTR_GETATTRIBUTE_OVERRIDDEN */ PE(193, 82, 9) /* LOAD_ATTR_INSTANCE_VALUE */
+    PE(194, 82, 9) /* LOAD_ATTR_METHOD_LAZY_DICT */ PE(195, 82, 9) /* LOAD_ATTR_METHOD_NO_DICT */
+    PE(196, 82, 9) /* LOAD_ATTR_METHOD_WITH_VALUES */ PE(197, 82, 9) /* LOAD_ATTR_MODULE */
+    PE(198, 82, 9) /* LOAD_ATTR_NONDESCRIPTOR_NO_DICT */ PE(199, 82, 9) /* LOAD_ATTR_NONDESCRIPTOR_WITH_VALUES */
+    PE(200, 82, 9) /* LOAD_ATTR_PROPERTY */ PE(201, 82, 9) /* LOAD_ATTR_SLOT */ PE(202, 82, 9) /* LOAD_ATTR_WITH_HINT */
+    P(203, 91, 4) /* LOAD_GLOBAL_BUILTIN */ P(204, 91, 4) /* LOAD_GLOBAL_MODULE */
+    P(205, 93, 1) /* LOAD_SUPER_ATTR_ATTR */ P(206, 93, 1) /* LOAD_SUPER_ATTR_METHOD */
+    W(207, 149, 0) /* RESUME_CHECK */ GE(208, 104, 1) /* SEND_GEN */ P(209, 108, 4) /* STORE_ATTR_INSTANCE_VALUE */
+    P(210, 108, 4) /* STORE_ATTR_SLOT */ P(211, 108, 4) /* STORE_ATTR_WITH_HINT */ P(212, 39, 1) /* STORE_SUBSCR_DICT */
+    P(213, 39, 1) /* STORE_SUBSCR_LIST_INT */ P(214, 40, 3) /* TO_BOOL_ALWAYS_TRUE */ P(215, 40, 3) /* TO_BOOL_BOOL */
+    P(216, 40, 3) /* TO_BOOL_INT */ P(217, 40, 3) /* TO_BOOL_LIST */ P(218, 40, 3) /* TO_BOOL_NONE */
+    P(219, 40, 3) /* TO_BOOL_STR */ P(220, 117, 1) /* UNPACK_SEQUENCE_LIST */ P(221, 117, 1) /* UNPACK_SEQUENCE_TUPLE */
+    P(222, 117, 1) /* UNPACK_SEQUENCE_TWO_TUPLE */ W(236, 149, 0) /* INSTRUMENTED_RESUME */
+    W(237, 11, 0) /* INSTRUMENTED_END_FOR */ W(238, 12, 0) /* INSTRUMENTED_END_SEND */
+    W(239, 36, 0) /* INSTRUMENTED_RETURN_VALUE */ W(240, 103, 0) /* INSTRUMENTED_RETURN_CONST */
+    W(241, 118, 0) /* INSTRUMENTED_YIELD_VALUE */ P(242, 93, 1) /* INSTRUMENTED_LOAD_SUPER_ATTR */
+    GE(243, 72, 1) /* INSTRUMENTED_FOR_ITER */ CE(244, 53, 3) /* INSTRUMENTED_CALL */
+    CE(245, 57, 0) /* INSTRUMENTED_CALL_KW */ CE(246, 54, 0) /* INSTRUMENTED_CALL_FUNCTION_EX */
+    HE(247, 247, 0) /* INSTRUMENTED_INSTRUCTION */ O(248, 79, 0) /* INSTRUMENTED_JUMP_FORWARD */
+    W(249, 77, 1) /* INSTRUMENTED_JUMP_BACKWARD */ O(250, 100, 1) /* INSTRUMENTED_POP_JUMP_IF_TRUE */
+    O(251, 97, 1) /* INSTRUMENTED_POP_JUMP_IF_FALSE */ W(252, 98, 1) /* INSTRUMENTED_POP_JUMP_IF_NONE */
+    W(253, 99, 1) /* INSTRUMENTED_POP_JUMP_IF_NOT_NONE */ HE(254, 254, 0) /* INSTRUMENTED_LINE */
 },
 [14 - OPCODE_FIRST_MINOR] = { /* 3.14.10 */
-    [0] = {CACHE, false, 0, 0} /* CACHE */, [1] = {CALLS_PYTHON, false, 1, 0} /* BINARY_SLICE */,
-    [2] = {CALLS_PYTHON, false, 2, 0} /* BUILD_TEMPLATE */,
-    [3] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_INPLACE_ADD_UNICODE */,
-    [4] = {CALL, true, 4, 0} /* CALL_FUNCTION_EX */, [5] = {CALLS_PYTHON, false, 5, 0} /* CHECK_EG_MATCH */,
-    [6] = {CALLS_PYTHON, false, 6, 0} /* CHECK_EXC_MATCH */, [7] = {CALLS_PYTHON, false, 7, 0} /* CLEANUP_THROW */,
-    [8] = {CALLS_PYTHON, false, 8, 0} /* DELETE_SUBSCR */, [9] = {BY_THE_WAY, false, 9, 0} /* END_FOR */,
-    [10] = {BY_THE_WAY, false, 10, 0} /* END_SEND */, [11] = {CALLS_PYTHON, true, 11, 0} /* EXIT_INIT_CHECK */,
-    [12] = {CALLS_PYTHON, false, 12, 0} /* FORMAT_SIMPLE */, [13] = {CALLS_PYTHON, false, 13, 0} /* FORMAT_WITH_SPEC */,
-    [14] = {CALLS_PYTHON, false, 14, 0} /* GET_AITER */, [15] = {CALLS_PYTHON, false, 15, 0} /* GET_ANEXT */,
-    [16] = {CALLS_PYTHON, false, 16, 0} /* GET_ITER */, [17] = {HIDDEN, true, 17, 0} /* RESERVED */,
-    [18] = {CALLS_PYTHON, false, 18, 0} /* GET_LEN */, [19] = {CALLS_PYTHON, false, 19, 0} /* GET_YIELD_FROM_ITER */,
-    [20] = {BY_THE_WAY, false, 20, 0} /* INTERPRETER_EXIT */,
-    [21] = {CALLS_PYTHON, false, 21, 0} /* LOAD_BUILD_CLASS */, [22] = {BY_THE_WAY, false, 22, 0} /* LOAD_LOCALS */,
-    [23] = {BY_THE_WAY, false, 23, 0} /* MAKE_FUNCTION */, [24] = {CALLS_PYTHON, false, 24, 0} /* MATCH_KEYS */,
-    [25] = {BY_THE_WAY, false, 25, 0} /* MATCH_MAPPING */, [26] = {BY_THE_WAY, false, 26, 0} /* MATCH_SEQUENCE */,
-    [27] = {OTHER, false, 27, 0} /* NOP */, [28] = {OTHER, false, 28, 0} /* NOT_TAKEN */,
-    [29] = {BY_THE_WAY, false, 29, 0} /* POP_EXCEPT */, [30] = {BY_THE_WAY, false, 30, 0} /* POP_ITER */,
-    [31] = {BY_THE_WAY, false, 31, 0} /* POP_TOP */, [32] = {BY_THE_WAY, false, 32, 0} /* PUSH_EXC_INFO */,
-    [33] = {OTHER, false, 33, 0} /* PUSH_NULL */, [34] = {BY_THE_WAY, false, 34, 0} /* RETURN_GENERATOR */,
-    [35] = {BY_THE_WAY, false, 35, 0} /* RETURN_VALUE */, [36] = {CALLS_PYTHON, false, 36, 0} /* SETUP_ANNOTATIONS */,
-    [37] = {CALLS_PYTHON, false, 37, 0} /* STORE_SLICE */, [38] = {CALLS_PYTHON, false, 38, 1} /* STORE_SUBSCR */,
-    [39] = {CALLS_PYTHON, false, 39, 3} /* TO_BOOL */, [40] = {CALLS_PYTHON, false, 40, 0} /* UNARY_INVERT */,
-    [41] = {CALLS_PYTHON, false, 41, 0} /* UNARY_NEGATIVE */, [42] = {OTHER, false, 42, 0} /* UNARY_NOT */,
-    [43] = {CALLS_PYTHON, false, 43, 0} /* WITH_EXCEPT_START */, [44] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP */,
-    [45] = {CALLS_PYTHON, false, 45, 0} /* BUILD_INTERPOLATION */, [46] = {BY_THE_WAY, false, 46, 0} /* BUILD_LIST */,
-    [47] = {CALLS_PYTHON, false, 47, 0} /* BUILD_MAP */, [48] = {CALLS_PYTHON, false, 48, 0} /* BUILD_SET */,
-    [49] = {BY_THE_WAY, false, 49, 0} /* BUILD_SLICE */, [50] = {BY_THE_WAY, false, 50, 0} /* BUILD_STRING */,
-    [51] = {BY_THE_WAY, false, 51, 0} /* BUILD_TUPLE */, [52] = {CALL, true, 52, 3} /* CALL */,
-    [53] = {CALLS_PYTHON, false, 53, 0} /* CALL_INTRINSIC_1 */,
-    [54] = {CALLS_PYTHON, false, 54, 0} /* CALL_INTRINSIC_2 */, [55] = {CALL, true, 55, 3} /* CALL_KW */,
-    [56] = {CALLS_PYTHON, false, 56, 1} /* COMPARE_OP */, [57] = {CALLS_PYTHON, false, 57, 1} /* CONTAINS_OP */,
-    [58] = {CALLS_PYTHON, false, 58, 0} /* CONVERT_VALUE */, [59] = {OTHER, false, 59, 0} /* COPY */,
-    [60] = {BY_THE_WAY, false, 60, 0} /* COPY_FREE_VARS */, [61] = {CALLS_PYTHON, false, 61, 0} /* DELETE_ATTR */,
-    [62] = {BY_THE_WAY, false, 62, 0} /* DELETE_DEREF */, [63] = {BY_THE_WAY, false, 63, 0} /* DELETE_FAST */,
-    [64] = {CALLS_PYTHON, false, 64, 0} /* DELETE_GLOBAL */, [65] = {CALLS_PYTHON, false, 65, 0} /* DELETE_NAME */,
-    [66] = {CALLS_PYTHON, false, 66, 0} /* DICT_MERGE */, [67] = {CALLS_PYTHON, false, 67, 0} /* DICT_UPDATE */,
-    [68] = {CALLS_PYTHON, false, 68, 0} /* END_ASYNC_FOR */, [69] = {OTHER, false, 69, 0} /* EXTENDED_ARG */,
-    [70] = {RESUMES_GENERATOR, true, 70, 1} /* FOR_ITER */, [71] = {CALLS_PYTHON, false, 71, 0} /* GET_AWAITABLE */,
-    [72] = {CALLS_PYTHON, false, 72, 0} /* IMPORT_FROM */, [73] = {CALLS_PYTHON, false, 73, 0} /* IMPORT_NAME */,
-    [74] = {BY_THE_WAY, false, 74, 0} /* IS_OP */, [75] = {BY_THE_WAY, false, 75, 1} /* JUMP_BACKWARD */,
-    [76] = {OTHER, false, 76, 0} /* JUMP_BACKWARD_NO_INTERRUPT */, [77] = {OTHER, false, 77, 0} /* JUMP_FORWARD */,
-    [78] = {BY_THE_WAY, false, 78, 0} /* LIST_APPEND */, [79] = {CALLS_PYTHON, false, 79, 0} /* LIST_EXTEND */,
-    [80] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR */, [81] = {OTHER, false, 81, 0} /* LOAD_COMMON_CONSTANT */,
-    [82] = {OTHER, false, 82, 0} /* LOAD_CONST */, [83] = {BY_THE_WAY, false, 83, 0} /* LOAD_DEREF */,
-    [84] = {OTHER, false, 84, 0} /* LOAD_FAST */, [85] = {OTHER, false, 85, 0} /* LOAD_FAST_AND_CLEAR */,
-    [86] = {OTHER, false, 86, 0} /* LOAD_FAST_BORROW */,
-    [87] = {OTHER, false, 87, 0} /* LOAD_FAST_BORROW_LOAD_FAST_BORROW */,
-    [88] = {BY_THE_WAY, false, 88, 0} /* LOAD_FAST_CHECK */, [89] = {OTHER, false, 89, 0} /* LOAD_FAST_LOAD_FAST */,
-    [90] = {CALLS_PYTHON, false, 90, 0} /* LOAD_FROM_DICT_OR_DEREF */,
-    [91] = {CALLS_PYTHON, false, 91, 0} /* LOAD_FROM_DICT_OR_GLOBALS */,
-    [92] = {CALLS_PYTHON, false, 92, 4} /* LOAD_GLOBAL */, [93] = {CALLS_PYTHON, false, 93, 0} /* LOAD_NAME */,
-    [94] = {OTHER, false, 94, 0} /* LOAD_SMALL_INT */, [95] = {CALLS_PYTHON, false, 95, 0} /* LOAD_SPECIAL */,
-    [96] = {CALLS_PYTHON, false, 96, 1} /* LOAD_SUPER_ATTR */, [97] = {BY_THE_WAY, false, 97, 0} /* MAKE_CELL */,
-    [98] = {CALLS_PYTHON, false, 98, 0} /* MAP_ADD */, [99] = {CALLS_PYTHON, false, 99, 0} /* MATCH_CLASS */,
-    [100] = {OTHER, false, 100, 1} /* POP_JUMP_IF_FALSE */, [101] = {BY_THE_WAY, false, 101, 1} /* POP_JUMP_IF_NONE */,
-    [102] = {BY_THE_WAY, false, 102, 1} /* POP_JUMP_IF_NOT_NONE */,
-    [103] = {OTHER, false, 103, 1} /* POP_JUMP_IF_TRUE */, [104] = {CALLS_PYTHON, false, 104, 0} /* RAISE_VARARGS */,
-    [105] = {CALLS_PYTHON, false, 105, 0} /* RERAISE */, [106] = {RESUMES_GENERATOR, true, 106, 1} /* SEND */,
-    [107] = {CALLS_PYTHON, false, 107, 0} /* SET_ADD */,
-    [108] = {BY_THE_WAY, false, 108, 0} /* SET_FUNCTION_ATTRIBUTE */,
-    [109] = {CALLS_PYTHON, false, 109, 0} /* SET_UPDATE */, [110] = {CALLS_PYTHON, false, 110, 4} /* STORE_ATTR */,
-    [111] = {BY_THE_WAY, false, 111, 0} /* STORE_DEREF */, [112] = {BY_THE_WAY, false, 112, 0} /* STORE_FAST */,
-    [113] = {BY_THE_WAY, false, 113, 0} /* STORE_FAST_LOAD_FAST */,
-    [114] = {BY_THE_WAY, false, 114, 0} /* STORE_FAST_STORE_FAST */,
-    [115] = {BY_THE_WAY, false, 115, 0} /* STORE_GLOBAL */, [116] = {CALLS_PYTHON, false, 116, 0} /* STORE_NAME */,
-    [117] = {OTHER, false, 117, 0} /* SWAP */, [118] = {CALLS_PYTHON, false, 118, 0} /* UNPACK_EX */,
-    [119] = {CALLS_PYTHON, false, 119, 1} /* UNPACK_SEQUENCE */, [120] = {BY_THE_WAY, false, 120, 0} /* YIELD_VALUE */,
-    [128] = {BY_THE_WAY, false, 128, 0} /* RESUME */, [129] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_ADD_FLOAT */,
-    [130] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_ADD_INT */,
-    [131] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_ADD_UNICODE */,
-    [132] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_EXTEND */,
-    [133] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_MULTIPLY_FLOAT */,
-    [134] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_MULTIPLY_INT */,
-    [135] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_SUBSCR_DICT */,
-    [136] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_SUBSCR_GETITEM */,
-    [137] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_SUBSCR_LIST_INT */,
-    [138] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_SUBSCR_LIST_SLICE */,
-    [139] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_SUBSCR_STR_INT */,
-    [140] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_SUBSCR_TUPLE_INT */,
-    [141] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_SUBTRACT_FLOAT */,
-    [142] = {CALLS_PYTHON, true, 44, 5} /* BINARY_OP_SUBTRACT_INT */,
-    [143] = {CALL, true, 52, 3} /* CALL_ALLOC_AND_ENTER_INIT */,
-    [144] = {CALL, true, 52, 3} /* CALL_BOUND_METHOD_EXACT_ARGS */,
-    [145] = {CALL, true, 52, 3} /* CALL_BOUND_METHOD_GENERAL */, [146] = {CALL, true, 52, 3} /* CALL_BUILTIN_CLASS */,
-    [147] = {CALL, true, 52, 3} /* CALL_BUILTIN_FAST */,
-    [148] = {CALL, true, 52, 3} /* CALL_BUILTIN_FAST_WITH_KEYWORDS */, [149] = {CALL, true, 52, 3} /* CALL_BUILTIN_O */,
-    [150] = {CALL, true, 52, 3} /* CALL_ISINSTANCE */, [151] = {CALL, true, 55, 3} /* CALL_KW_BOUND_METHOD */,
-    [152] = {CALL, true, 55, 3} /* CALL_KW_NON_PY */, [153] = {CALL, true, 55, 3} /* CALL_KW_PY */,
-    [154] = {CALL, true, 52, 3} /* CALL_LEN */, [155] = {CALL, true, 52, 3} /* CALL_LIST_APPEND */,
-    [156] = {CALL, true, 52, 3} /* CALL_METHOD_DESCRIPTOR_FAST */,
-    [157] = {CALL, true, 52, 3} /* CALL_METHOD_DESCRIPTOR_FAST_WITH_KEYWORDS */,
-    [158] = {CALL, true, 52, 3} /* CALL_METHOD_DESCRIPTOR_NOARGS */,
-    [159] = {CALL, true, 52, 3} /* CALL_METHOD_DESCRIPTOR_O */, [160] = {CALL, true, 52, 3} /* CALL_NON_PY_GENERAL */,
-    [161] = {CALL, true, 52, 3} /* CALL_PY_EXACT_ARGS */, [162] = {CALL, true, 52, 3} /* CALL_PY_GENERAL */,
-    [163] = {CALL, true, 52, 3} /* CALL_STR_1 */, [164] = {CALL, true, 52, 3} /* CALL_TUPLE_1 */,
-    [165] = {CALL, true, 52, 3} /* CALL_TYPE_1 */, [166] = {CALLS_PYTHON, false, 56, 1} /* COMPARE_OP_FLOAT */,
-    [167] = {CALLS_PYTHON, false, 56, 1} /* COMPARE_OP_INT */,
-    [168] = {CALLS_PYTHON, false, 56, 1} /* COMPARE_OP_STR */,
-    [169] = {CALLS_PYTHON, false, 57, 1} /* CONTAINS_OP_DICT */,
-    [170] = {CALLS_PYTHON, false, 57, 1} /* CONTAINS_OP_SET */,
-    [171] = {RESUMES_GENERATOR, true, 70, 1} /* FOR_ITER_GEN */,
-    [172] = {RESUMES_GENERATOR, true, 70, 1} /* FOR_ITER_LIST */,
-    [173] = {RESUMES_GENERATOR, true, 70, 1} /* FOR_ITER_RANGE */,
-    [174] = {RESUMES_GENERATOR, true, 70, 1} /* FOR_ITER_TUPLE */,
-    [175] = {BY_THE_WAY, false, 75, 1} /* JUMP_BACKWARD_JIT */,
-    [176] = {BY_THE_WAY, false, 75, 1} /* JUMP_BACKWARD_NO_JIT */,
-    [177] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_CLASS */,
-    [178] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_CLASS_WITH_METACLASS_CHECK */,
-    [179] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_GETATTRIBUTE_OVERRIDDEN */,
-    [180] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_INSTANCE_VALUE */,
-    [181] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_METHOD_LAZY_DICT */,
-    [182] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_METHOD_NO_DICT */,
-    [183] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_METHOD_WITH_VALUES */,
-    [184] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_MODULE */,
-    [185] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_NONDESCRIPTOR_NO_DICT */,
-    [186] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_NONDESCRIPTOR_WITH_VALUES */,
-    [187] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_PROPERTY */,
-    [188] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_SLOT */,
-    [189] = {CALLS_PYTHON, true, 80, 9} /* LOAD_ATTR_WITH_HINT */,
-    [190] = {OTHER, false, 82, 0} /* LOAD_CONST_IMMORTAL */, [191] = {OTHER, false, 82, 0} /* LOAD_CONST_MORTAL */,
-    [192] = {CALLS_PYTHON, false, 92, 4} /* LOAD_GLOBAL_BUILTIN */,
-    [193] = {CALLS_PYTHON, false, 92, 4} /* LOAD_GLOBAL_MODULE */,
-    [194] = {CALLS_PYTHON, false, 96, 1} /* LOAD_SUPER_ATTR_ATTR */,
-    [195] = {CALLS_PYTHON, false, 96, 1} /* LOAD_SUPER_ATTR_METHOD */,
-    [196] = {BY_THE_WAY, false, 128, 0} /* RESUME_CHECK */, [197] = {RESUMES_GENERATOR, true, 106, 1} /* SEND_GEN */,
-    [198] = {CALLS_PYTHON, false, 110, 4} /* STORE_ATTR_INSTANCE_VALUE */,
-    [199] = {CALLS_PYTHON, false, 110, 4} /* STORE_ATTR_SLOT */,
-    [200] = {CALLS_PYTHON, false, 110, 4} /* STORE_ATTR_WITH_HINT */,
-    [201] = {CALLS_PYTHON, false, 38, 1} /* STORE_SUBSCR_DICT */,
-    [202] = {CALLS_PYTHON, false, 38, 1} /* STORE_SUBSCR_LIST_INT */,
-    [203] = {CALLS_PYTHON, false, 39, 3} /* TO_BOOL_ALWAYS_TRUE */,
-    [204] = {CALLS_PYTHON, false, 39, 3} /* TO_BOOL_BOOL */, [205] = {CALLS_PYTHON, false, 39, 3} /* TO_BOOL_INT */,
-    [206] = {CALLS_PYTHON, false, 39, 3} /* TO_BOOL_LIST */, [207] = {CALLS_PYTHON, false, 39, 3} /* TO_BOOL_NONE */,
-    [208] = {CALLS_PYTHON, false, 39, 3} /* TO_BOOL_STR */,
-    [209] = {CALLS_PYTHON, false, 119, 1} /* UNPACK_SEQUENCE_LIST */,
-    [210] = {CALLS_PYTHON, false, 119, 1} /* UNPACK_SEQUENCE_TUPLE */,
-    [211] = {CALLS_PYTHON, false, 119, 1} /* UNPACK_SEQUENCE_TWO_TUPLE */,
-    [234] = {BY_THE_WAY, false, 9, 0} /* INSTRUMENTED_END_FOR */,
-    [235] = {BY_THE_WAY, false, 30, 0} /* INSTRUMENTED_POP_ITER */,
-    [236] = {BY_THE_WAY, false, 10, 0} /* INSTRUMENTED_END_SEND */,
-    [237] = {RESUMES_GENERATOR, true, 70, 1} /* INSTRUMENTED_FOR_ITER */,
-    [238] = {HIDDEN, true, 238, 0} /* INSTRUMENTED_INSTRUCTION */,
-    [239] = {OTHER, false, 77, 0} /* INSTRUMENTED_JUMP_FORWARD */,
-    [240] = {OTHER, false, 28, 0} /* INSTRUMENTED_NOT_TAKEN */,
-    [241] = {OTHER, false, 103, 1} /* INSTRUMENTED_POP_JUMP_IF_TRUE */,
-    [242] = {OTHER, false, 100, 1} /* INSTRUMENTED_POP_JUMP_IF_FALSE */,
-    [243] = {BY_THE_WAY, false, 101, 1} /* INSTRUMENTED_POP_JUMP_IF_NONE */,
-    [244] = {BY_THE_WAY, false, 102, 1} /* INSTRUMENTED_POP_JUMP_IF_NOT_NONE */,
-    [245] = {BY_THE_WAY, false, 128, 0} /* INSTRUMENTED_RESUME */,
-    [246] = {BY_THE_WAY, false, 35, 0} /* INSTRUMENTED_RETURN_VALUE */,
-    [247] = {BY_THE_WAY, false, 120, 0} /* INSTRUMENTED_YIELD_VALUE */,
-    [248] = {CALLS_PYTHON, false, 68, 0} /* INSTRUMENTED_END_ASYNC_FOR */,
-    [249] = {CALLS_PYTHON, false, 96, 1} /* INSTRUMENTED_LOAD_SUPER_ATTR */,
-    [250] = {CALL, true, 52, 3} /* INSTRUMENTED_CALL */, [251] = {CALL, true, 55, 3} /* INSTRUMENTED_CALL_KW */,
-    [252] = {CALL, true, 4, 0} /* INSTRUMENTED_CALL_FUNCTION_EX */,
-    [253] = {BY_THE_WAY, false, 75, 1} /* INSTRUMENTED_JUMP_BACKWARD */,
-    [254] = {HIDDEN, true, 254, 0} /* INSTRUMENTED_LINE */, [255] = {HIDDEN, true, 255, 0} /* ENTER_EXECUTOR */,
+    K(0, 0, 0) /* CACHE */ P(1, 1, 0) /* BINARY_SLICE */ P(2, 2, 0) /* BUILD_TEMPLATE */
+    PE(3, 44, 5) /* BINARY_OP_INPLACE_ADD_UNICODE */ CE(4, 4, 0) /* CALL_FUNCTION_EX */ P(5, 5, 0) /* CHECK_EG_MATCH */
+    P(6, 6, 0) /* CHECK_EXC_MATCH */ P(7, 7, 0) /* CLEANUP_THROW */ P(8, 8, 0) /* DELETE_SUBSCR */
+    W(9, 9, 0) /* END_FOR */ W(10, 10, 0) /* END_SEND */ PE(11, 11, 0) /* EXIT_INIT_CHECK */
+    P(12, 12, 0) /* FORMAT_SIMPLE */ P(13, 13, 0) /* FORMAT_WITH_SPEC */ P(14, 14, 0) /* GET_AITER */
+    P(15, 15, 0) /* GET_ANEXT */ P(16, 16, 0) /* GET_ITER */ HE(17, 17, 0) /* RESERVED */ P(18, 18, 0) /* GET_LEN */
+    P(19, 19, 0) /* GET_YIELD_FROM_ITER */ W(20, 20, 0) /* INTERPRETER_EXIT */ P(21, 21, 0) /* LOAD_BUILD_CLASS */
+    W(22, 22, 0) /* LOAD_LOCALS */ W(23, 23, 0) /* MAKE_FUNCTION */ P(24, 24, 0) /* MATCH_KEYS */
+    W(25, 25, 0) /* MATCH_MAPPING */ W(26, 26, 0) /* MATCH_SEQUENCE */ O(27, 27, 0) /* NOP */
+    O(28, 28, 0) /* NOT_TAKEN */ W(29, 29, 0) /* POP_EXCEPT */ W(30, 30, 0) /* POP_ITER */ W(31, 31, 0) /* POP_TOP */
+    W(32, 32, 0) /* PUSH_EXC_INFO */ O(33, 33, 0) /* PUSH_NULL */ W(34, 34, 0) /* RETURN_GENERATOR */
+    W(35, 35, 0) /* RETURN_VALUE */ P(36, 36, 0) /* SETUP_ANNOTATIONS */ P(37, 37, 0) /* STORE_SLICE */
+    P(38, 38, 1) /* STORE_SUBSCR */ P(39, 39, 3) /* TO_BOOL */ P(40, 40, 0) /* UNARY_INVERT */
+    P(41, 41, 0) /* UNARY_NEGATIVE */ O(42, 42, 0) /* UNARY_NOT */ P(43, 43, 0) /* WITH_EXCEPT_START */
+    PE(44, 44, 5) /* BINARY_OP */ P(45, 45, 0) /* BUILD_INTERPOLATION */ W(46, 46, 0) /* BUILD_LIST */
+    P(47, 47, 0) /* BUILD_MAP */ P(48, 48, 0) /* BUILD_SET */ W(49, 49, 0) /* BUILD_SLICE */
+    W(50, 50, 0) /* BUILD_STRING */ W(51, 51, 0) /* BUILD_TUPLE */ CE(52, 52, 3) /* CALL */
+    P(53, 53, 0) /* CALL_INTRINSIC_1 */ P(54, 54, 0) /* CALL_INTRINSIC_2 */ CE(55, 55, 3) /* CALL_KW */
+    P(56, 56, 1) /* COMPARE_OP */ P(57, 57, 1) /* CONTAINS_OP */ P(58, 58, 0) /* CONVERT_VALUE */
+    O(59, 59, 0) /* COPY */ W(60, 60, 0) /* COPY_FREE_VARS */ P(61, 61, 0) /* DELETE_ATTR */
+    W(62, 62, 0) /* DELETE_DEREF */ W(63, 63, 0) /* DELETE_FAST */ P(64, 64, 0) /* DELETE_GLOBAL */
+    P(65, 65, 0) /* DELETE_NAME */ P(66, 66, 0) /* DICT_MERGE */ P(67, 67, 0) /* DICT_UPDATE */
+    P(68, 68, 0) /* END_ASYNC_FOR */ O(69, 69, 0) /* EXTENDED_ARG */ GE(70, 70, 1) /* FOR_ITER */
+    P(71, 71, 0) /* GET_AWAITABLE */ P(72, 72, 0) /* IMPORT_FROM */ P(73, 73, 0) /* IMPORT_NAME */
+    W(74, 74, 0) /* IS_OP */ W(75, 75, 1) /* JUMP_BACKWARD */ O(76, 76, 0) /* JUMP_BACKWARD_NO_INTERRUPT */
+    O(77, 77, 0) /* JUMP_FORWARD */ W(78, 78, 0) /* LIST_APPEND */ P(79, 79, 0) /* LIST_EXTEND */
+    PE(80, 80, 9) /* LOAD_ATTR */ O(81, 81, 0) /* LOAD_COMMON_CONSTANT */ O(82, 82, 0) /* LOAD_CONST */
+    W(83, 83, 0) /* LOAD_DEREF */ O(84, 84, 0) /* LOAD_FAST */ O(85, 85, 0) /* LOAD_FAST_AND_CLEAR */
+    O(86, 86, 0) /* LOAD_FAST_BORROW */ O(87, 87, 0) /* LOAD_FAST_BORROW_LOAD_FAST_BORROW */
+    W(88, 88, 0) /* LOAD_FAST_CHECK */ O(89, 89, 0) /* LOAD_FAST_LOAD_FAST */ P(90, 90, 0) /* LOAD_FROM_DICT_OR_DEREF */
+    P(91, 91, 0) /* LOAD_FROM_DICT_OR_GLOBALS */ P(92, 92, 4) /* LOAD_GLOBAL */ P(93, 93, 0) /* LOAD_NAME */
+    O(94, 94, 0) /* LOAD_SMALL_INT */ P(95, 95, 0) /* LOAD_SPECIAL */ P(96, 96, 1) /* LOAD_SUPER_ATTR */
+    W(97, 97, 0) /* MAKE_CELL */ P(98, 98, 0) /* MAP_ADD */ P(99, 99, 0) /* MATCH_CLASS */
+    O(100, 100, 1) /* POP_JUMP_IF_FALSE */ W(101, 101, 1) /* POP_JUMP_IF_NONE */
+    W(102, 102, 1) /* POP_JUMP_IF_NOT_NONE */ O(103, 103, 1) /* POP_JUMP_IF_TRUE */ P(104, 104, 0) /* RAISE_VARARGS */
+    P(105, 105, 0) /* RERAISE */ GE(106, 106, 1) /* SEND */ P(107, 107, 0) /* SET_ADD */
+    W(108, 108, 0) /* SET_FUNCTION_ATTRIBUTE */ P(109, 109, 0) /* SET_UPDATE */ P(110, 110, 4) /* STORE_ATTR */
+    W(111, 111, 0) /* STORE_DEREF */ W(112, 112, 0) /* STORE_FAST */ W(113, 113, 0) /* STORE_FAST_LOAD_FAST */
+    W(114, 114, 0) /* STORE_FAST_STORE_FAST */ W(115, 115, 0) /* STORE_GLOBAL */ P(116, 116, 0) /* STORE_NAME */
+    O(117, 117, 0) /* SWAP */ P(118, 118, 0) /* UNPACK_EX */ P(119, 119, 1) /* UNPACK_SEQUENCE */
+    W(120, 120, 0) /* YIELD_VALUE */ W(128, 128, 0) /* RESUME */ PE(129, 44, 5) /* BINARY_OP_ADD_FLOAT */
+    PE(130, 44, 5) /* BINARY_OP_ADD_INT */ PE(131, 44, 5) /* BINARY_OP_ADD_UNICODE */
+    PE(132, 44, 5) /* BINARY_OP_EXTEND */ PE(133, 44, 5) /* BINARY_OP_MULTIPLY_FLOAT */
+    PE(134, 44, 5) /* BINARY_OP_MULTIPLY_INT */ PE(135, 44, 5) /* BINARY_OP_SUBSCR_DICT */
+    PE(136, 44, 5) /* BINARY_OP_SUBSCR_GETITEM */ PE(137, 44, 5) /* BINARY_OP_SUBSCR_LIST_INT */
+    PE(138, 44, 5) /* BINARY_OP_SUBSCR_LIST_SLICE */ PE(139, 44, 5) /* BINARY_OP_SUBSCR_STR_INT */
+    PE(140, 44, 5) /* BINARY_OP_SUBSCR_TUPLE_INT */ PE(141, 44, 5) /* BINARY_OP_SUBTRACT_FLOAT */
+    PE(142, 44, 5) /* BINARY_OP_SUBTRACT_INT */ CE(143, 52, 3) /* CALL_ALLOC_AND_ENTER_INIT */
+    CE(144, 52, 3) /* CALL_BOUND_METHOD_EXACT_ARGS */ CE(145, 52, 3) /* CALL_BOUND_METHOD_GENERAL */
+    CE(146, 52, 3) /* CALL_BUILTIN_CLASS */ CE(147, 52, 3) /* CALL_BUILTIN_FAST */
+    CE(148, 52, 3) /* CALL_BUILTIN_FAST_WITH_KEYWORDS */ CE(149, 52, 3) /* CALL_BUILTIN_O */
+    CE(150, 52, 3) /* CALL_ISINSTANCE */ CE(151, 55, 3) /* CALL_KW_BOUND_METHOD */ CE(152, 55, 3) /* CALL_KW_NON_PY */
+    CE(153, 55, 3) /* CALL_KW_PY */ CE(154, 52, 3) /* CALL_LEN */ CE(155, 52, 3) /* CALL_LIST_APPEND */
+    CE(156, 52, 3) /* CALL_METHOD_DESCRIPTOR_FAST */ CE(157, 52, 3) /* CALL_METHOD_DESCRIPTOR_FAST_WITH_KEYWORDS */
+    CE(158, 52, 3) /* CALL_METHOD_DESCRIPTOR_NOARGS */ CE(159, 52, 3) /* CALL_METHOD_DESCRIPTOR_O */
+    CE(160, 52, 3) /* CALL_NON_PY_GENERAL */ CE(161, 52, 3) /* CALL_PY_EXACT_ARGS */
+    CE(162, 52, 3) /* CALL_PY_GENERAL */ CE(163, 52, 3) /* CALL_STR_1 */ CE(164, 52, 3) /* CALL_TUPLE_1 */
+    CE(165, 52, 3) /* CALL_TYPE_1 */ P(166, 56, 1) /* COMPARE_OP_FLOAT */ P(167, 56, 1) /* COMPARE_OP_INT */
+    P(168, 56, 1) /* COMPARE_OP_STR */ P(169, 57, 1) /* CONTAINS_OP_DICT */ P(170, 57, 1) /* CONTAINS_OP_SET */
+    GE(171, 70, 1) /* FOR_ITER_GEN */ GE(172, 70, 1) /* FOR_ITER_LIST */ GE(173, 70, 1) /* FOR_ITER_RANGE */
+    GE(174, 70, 1) /* FOR_ITER_TUPLE */ W(175, 75, 1) /* JUMP_BACKWARD_JIT */ W(176, 75, 1) /* JUMP_BACKWARD_NO_JIT */
+    PE(177, 80, 9) /* LOAD_ATTR_CLASS */ PE(178, 80, 9) /* LOAD_ATTR_CLASS_WITH_METACLASS_CHECK */
+    PE(179, 80, 9) /* LOAD_ATTR_GETATTRIBUTE_OVERRIDDEN */ PE(180, 80, 9) /* LOAD_ATTR_INSTANCE_VALUE */
+    PE(181, 80, 9) /* LOAD_ATTR_METHOD_LAZY_DICT */ PE(182, 80, 9) /* LOAD_ATTR_METHOD_NO_DICT */
+    PE(183, 80, 9) /* LOAD_ATTR_METHOD_WITH_VALUES */ PE(184, 80, 9) /* LOAD_ATTR_MODULE */
+    PE(185, 80, 9) /* LOAD_ATTR_NONDESCRIPTOR_NO_DICT */ PE(186, 80, 9) /* LOAD_ATTR_NONDESCRIPTOR_WITH_VALUES */
+    PE(187, 80, 9) /* LOAD_ATTR_PROPERTY */ PE(188, 80, 9) /* LOAD_ATTR_SLOT */ PE(189, 80, 9) /* LOAD_ATTR_WITH_HINT */
+    O(190, 82, 0) /* LOAD_CONST_IMMORTAL */ O(191, 82, 0) /* LOAD_CONST_MORTAL */
+    P(192, 92, 4) /* LOAD_GLOBAL_BUILTIN */ P(193, 92, 4) /* LOAD_GLOBAL_MODULE */
+    P(194, 96, 1) /* LOAD_SUPER_ATTR_ATTR */ P(195, 96, 1) /* LOAD_SUPER_ATTR_METHOD */
+    W(196, 128, 0) /* RESUME_CHECK */ GE(197, 106, 1) /* SEND_GEN */ P(198, 110, 4) /* STORE_ATTR_INSTANCE_VALUE */
+    P(199, 110, 4) /* STORE_ATTR_SLOT */ P(200, 110, 4) /* STORE_ATTR_WITH_HINT */ P(201, 38, 1) /* STORE_SUBSCR_DICT */
+    P(202, 38, 1) /* STORE_SUBSCR_LIST_INT */ P(203, 39, 3) /* TO_BOOL_ALWAYS_TRUE */ P(204, 39, 3) /* TO_BOOL_BOOL */
+    P(205, 39, 3) /* TO_BOOL_INT */ P(206, 39, 3) /* TO_BOOL_LIST */ P(207, 39, 3) /* TO_BOOL_NONE */
+    P(208, 39, 3) /* TO_BOOL_STR */ P(209, 119, 1) /* UNPACK_SEQUENCE_LIST */ P(210, 119, 1) /* UNPACK_SEQUENCE_TUPLE */
+    P(211, 119, 1) /* UNPACK_SEQUENCE_TWO_TUPLE */ W(234, 9, 0) /* INSTRUMENTED_END_FOR */
+    W(235, 30, 0) /* INSTRUMENTED_POP_ITER */ W(236, 10, 0) /* INSTRUMENTED_END_SEND */
+    GE(237, 70, 1) /* INSTRUMENTED_FOR_ITER */ HE(238, 238, 0) /* INSTRUMENTED_INSTRUCTION */
+    O(239, 77, 0) /* INSTRUMENTED_JUMP_FORWARD */ O(240, 28, 0) /* INSTRUMENTED_NOT_TAKEN */
+    O(241, 103, 1) /* INSTRUMENTED_POP_JUMP_IF_TRUE */ O(242, 100, 1) /* INSTRUMENTED_POP_JUMP_IF_FALSE */
+    W(243, 101, 1) /* INSTRUMENTED_POP_JUMP_IF_NONE */ W(244, 102, 1) /* INSTRUMENTED_POP_JUMP_IF_NOT_NONE */
+    W(245, 128, 0) /* INSTRUMENTED_RESUME */ W(246, 35, 0) /* INSTRUMENTED_RETURN_VALUE */
+    W(247, 120, 0) /* INSTRUMENTED_YIELD_VALUE */ P(248, 68, 0) /* INSTRUMENTED_END_ASYNC_FOR */
+    P(249, 96, 1) /* INSTRUMENTED_LOAD_SUPER_ATTR */ CE(250, 52, 3) /* INSTRUMENTED_CALL */
+    CE(251, 55, 3) /* INSTRUMENTED_CALL_KW */ CE(252, 4, 0) /* INSTRUMENTED_CALL_FUNCTION_EX */
+    W(253, 75, 1) /* INSTRUMENTED_JUMP_BACKWARD */ HE(254, 254, 0) /* INSTRUMENTED_LINE */
+    HE(255, 255, 0) /* ENTER_EXECUTOR */
 },
 [15 - OPCODE_FIRST_MINOR] = { /* 3.15.2 */
-    [0] = {CACHE, false, 0, 0} /* CACHE */, [1] = {CALLS_PYTHON, false, 1, 0} /* BINARY_SLICE */,
-    [2] = {CALLS_PYTHON, false, 2, 0} /* BUILD_TEMPLATE */,
-    [3] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_INPLACE_ADD_UNICODE */,
-    [4] = {CALL, true, 4, 1} /* CALL_FUNCTION_EX */, [5] = {CALLS_PYTHON, false, 5, 0} /* CHECK_EG_MATCH */,
-    [6] = {CALLS_PYTHON, false, 6, 0} /* CHECK_EXC_MATCH */, [7] = {CALLS_PYTHON, false, 7, 0} /* CLEANUP_THROW */,
-    [8] = {CALLS_PYTHON, false, 8, 0} /* DELETE_SUBSCR */, [9] = {BY_THE_WAY, false, 9, 0} /* END_FOR */,
-    [10] = {BY_THE_WAY, false, 10, 0} /* END_SEND */, [11] = {CALLS_PYTHON, true, 11, 0} /* EXIT_INIT_CHECK */,
-    [12] = {CALLS_PYTHON, false, 12, 0} /* FORMAT_SIMPLE */, [13] = {CALLS_PYTHON, false, 13, 0} /* FORMAT_WITH_SPEC */,
-    [14] = {CALLS_PYTHON, false, 14, 0} /* GET_AITER */, [15] = {CALLS_PYTHON, false, 15, 0} /* GET_ANEXT */,
-    [16] = {CALLS_PYTHON, false, 16, 0} /* GET_LEN */, [17] = {HIDDEN, true, 17, 0} /* RESERVED */,
-    [18] = {BY_THE_WAY, false, 18, 0} /* INTERPRETER_EXIT */,
-    [19] = {CALLS_PYTHON, false, 19, 0} /* LOAD_BUILD_CLASS */, [20] = {BY_THE_WAY, false, 20, 0} /* LOAD_LOCALS */,
-    [21] = {BY_THE_WAY, false, 21, 0} /* MAKE_FUNCTION */, [22] = {CALLS_PYTHON, false, 22, 0} /* MATCH_KEYS */,
-    [23] = {BY_THE_WAY, false, 23, 0} /* MATCH_MAPPING */, [24] = {BY_THE_WAY, false, 24, 0} /* MATCH_SEQUENCE */,
-    [25] = {OTHER, false, 25, 0} /* NOP */, [26] = {OTHER, false, 26, 0} /* NOT_TAKEN */,
-    [27] = {BY_THE_WAY, false, 27, 0} /* POP_EXCEPT */, [28] = {BY_THE_WAY, false, 28, 0} /* POP_ITER */,
-    [29] = {BY_THE_WAY, false, 29, 0} /* POP_TOP */, [30] = {BY_THE_WAY, false, 30, 0} /* PUSH_EXC_INFO */,
-    [31] = {OTHER, false, 31, 0} /* PUSH_NULL */, [32] = {BY_THE_WAY, false, 32, 0} /* RETURN_GENERATOR */,
-    [33] = {BY_THE_WAY, false, 33, 0} /* RETURN_VALUE */, [34] = {CALLS_PYTHON, false, 34, 0} /* SETUP_ANNOTATIONS */,
-    [35] = {CALLS_PYTHON, false, 35, 0} /* STORE_SLICE */, [36] = {CALLS_PYTHON, false, 36, 1} /* STORE_SUBSCR */,
-    [37] = {CALLS_PYTHON, false, 37, 3} /* TO_BOOL */, [38] = {CALLS_PYTHON, false, 38, 0} /* UNARY_INVERT */,
-    [39] = {CALLS_PYTHON, false, 39, 0} /* UNARY_NEGATIVE */, [40] = {OTHER, false, 40, 0} /* UNARY_NOT */,
-    [41] = {CALLS_PYTHON, false, 41, 0} /* WITH_EXCEPT_START */, [42] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP */,
-    [43] = {CALLS_PYTHON, false, 43, 0} /* BUILD_INTERPOLATION */, [44] = {BY_THE_WAY, false, 44, 0} /* BUILD_LIST */,
-    [45] = {CALLS_PYTHON, false, 45, 0} /* BUILD_MAP */, [46] = {CALLS_PYTHON, false, 46, 0} /* BUILD_SET */,
-    [47] = {BY_THE_WAY, false, 47, 0} /* BUILD_SLICE */, [48] = {BY_THE_WAY, false, 48, 0} /* BUILD_STRING */,
-    [49] = {BY_THE_WAY, false, 49, 0} /* BUILD_TUPLE */, [50] = {CALL, true, 50, 3} /* CALL */,
-    [51] = {CALLS_PYTHON, false, 51, 0} /* CALL_INTRINSIC_1 */,
-    [52] = {CALLS_PYTHON, false, 52, 0} /* CALL_INTRINSIC_2 */, [53] = {CALL, true, 53, 3} /* CALL_KW */,
-    [54] = {CALLS_PYTHON, false, 54, 1} /* COMPARE_OP */, [55] = {CALLS_PYTHON, false, 55, 1} /* CONTAINS_OP */,
-    [56] = {CALLS_PYTHON, false, 56, 0} /* CONVERT_VALUE */, [57] = {OTHER, false, 57, 0} /* COPY */,
-    [58] = {BY_THE_WAY, false, 58, 0} /* COPY_FREE_VARS */, [59] = {CALLS_PYTHON, false, 59, 0} /* DELETE_ATTR */,
-    [60] = {BY_THE_WAY, false, 60, 0} /* DELETE_DEREF */, [61] = {BY_THE_WAY, false, 61, 0} /* DELETE_FAST */,
-    [62] = {CALLS_PYTHON, false, 62, 0} /* DELETE_GLOBAL */, [63] = {CALLS_PYTHON, false, 63, 0} /* DELETE_NAME */,
-    [64] = {CALLS_PYTHON, false, 64, 0} /* DICT_MERGE */, [65] = {CALLS_PYTHON, false, 65, 0} /* DICT_UPDATE */,
-    [66] = {CALLS_PYTHON, false, 66, 0} /* END_ASYNC_FOR */, [67] = {OTHER, false, 67, 0} /* EXTENDED_ARG */,
-    [68] = {RESUMES_GENERATOR, true, 68, 1} /* FOR_ITER */, [69] = {CALLS_PYTHON, false, 69, 0} /* GET_AWAITABLE */,
-    [70] = {CALLS_PYTHON, false, 70, 1} /* GET_ITER */, [71] = {CALLS_PYTHON, false, 71, 0} /* IMPORT_FROM */,
-    [72] = {CALLS_PYTHON, false, 72, 0} /* IMPORT_NAME */, [73] = {BY_THE_WAY, false, 73, 0} /* IS_OP */,
-    [74] = {BY_THE_WAY, false, 74, 1} /* JUMP_BACKWARD */,
-    [75] = {OTHER, false, 75, 0} /* JUMP_BACKWARD_NO_INTERRUPT */, [76] = {OTHER, false, 76, 0} /* JUMP_FORWARD */,
-    [77] = {BY_THE_WAY, false, 77, 0} /* LIST_APPEND */, [78] = {CALLS_PYTHON, false, 78, 0} /* LIST_EXTEND */,
-    [79] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR */, [80] = {OTHER, false, 80, 0} /* LOAD_COMMON_CONSTANT */,
-    [81] = {OTHER, false, 81, 0} /* LOAD_CONST */, [82] = {BY_THE_WAY, false, 82, 0} /* LOAD_DEREF */,
-    [83] = {OTHER, false, 83, 0} /* LOAD_FAST */, [84] = {OTHER, false, 84, 0} /* LOAD_FAST_AND_CLEAR */,
-    [85] = {OTHER, false, 85, 0} /* LOAD_FAST_BORROW */,
-    [86] = {OTHER, false, 86, 0} /* LOAD_FAST_BORROW_LOAD_FAST_BORROW */,
-    [87] = {BY_THE_WAY, false, 87, 0} /* LOAD_FAST_CHECK */, [88] = {OTHER, false, 88, 0} /* LOAD_FAST_LOAD_FAST */,
-    [89] = {CALLS_PYTHON, false, 89, 0} /* LOAD_FROM_DICT_OR_DEREF */,
-    [90] = {CALLS_PYTHON, false, 90, 0} /* LOAD_FROM_DICT_OR_GLOBALS */,
-    [91] = {CALLS_PYTHON, false, 91, 4} /* LOAD_GLOBAL */, [92] = {CALLS_PYTHON, false, 92, 0} /* LOAD_NAME */,
-    [93] = {OTHER, false, 93, 0} /* LOAD_SMALL_INT */, [94] = {CALLS_PYTHON, false, 94, 0} /* LOAD_SPECIAL */,
-    [95] = {CALLS_PYTHON, false, 95, 1} /* LOAD_SUPER_ATTR */, [96] = {BY_THE_WAY, false, 96, 0} /* MAKE_CELL */,
-    [97] = {CALLS_PYTHON, false, 97, 0} /* MAP_ADD */, [98] = {CALLS_PYTHON, false, 98, 0} /* MATCH_CLASS */,
-    [99] = {OTHER, false, 99, 1} /* POP_JUMP_IF_FALSE */, [100] = {BY_THE_WAY, false, 100, 1} /* POP_JUMP_IF_NONE */,
-    [101] = {BY_THE_WAY, false, 101, 1} /* POP_JUMP_IF_NOT_NONE */,
-    [102] = {OTHER, false, 102, 1} /* POP_JUMP_IF_TRUE */, [103] = {CALLS_PYTHON, false, 103, 0} /* RAISE_VARARGS */,
-    [104] = {CALLS_PYTHON, false, 104, 0} /* RERAISE */, [105] = {RESUMES_GENERATOR, true, 105, 1} /* SEND */,
-    [106] = {CALLS_PYTHON, false, 106, 0} /* SET_ADD */,
-    [107] = {BY_THE_WAY, false, 107, 0} /* SET_FUNCTION_ATTRIBUTE */,
-    [108] = {CALLS_PYTHON, false, 108, 0} /* SET_UPDATE */, [109] = {CALLS_PYTHON, false, 109, 4} /* STORE_ATTR */,
-    [110] = {BY_THE_WAY, false, 110, 0} /* STORE_DEREF */, [111] = {BY_THE_WAY, false, 111, 0} /* STORE_FAST */,
-    [112] = {BY_THE_WAY, false, 112, 0} /* STORE_FAST_LOAD_FAST */,
-    [113] = {BY_THE_WAY, false, 113, 0} /* STORE_FAST_STORE_FAST */,
-    [114] = {BY_THE_WAY, false, 114, 0} /* STORE_GLOBAL */, [115] = {CALLS_PYTHON, false, 115, 0} /* STORE_NAME */,
-    [116] = {OTHER, false, 116, 0} /* SWAP */, [117] = {CALLS_PYTHON, false, 117, 0} /* UNPACK_EX */,
-    [118] = {CALLS_PYTHON, false, 118, 1} /* UNPACK_SEQUENCE */, [119] = {BY_THE_WAY, false, 119, 0} /* YIELD_VALUE */,
-    [128] = {BY_THE_WAY, false, 128, 1} /* RESUME */, [129] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_ADD_FLOAT */,
-    [130] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_ADD_INT */,
-    [131] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_ADD_UNICODE */,
-    [132] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_EXTEND */,
-    [133] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_MULTIPLY_FLOAT */,
-    [134] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_MULTIPLY_INT */,
-    [135] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_SUBSCR_DICT */,
-    [136] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_SUBSCR_GETITEM */,
-    [137] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_SUBSCR_LIST_INT */,
-    [138] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_SUBSCR_LIST_SLICE */,
-    [139] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_SUBSCR_STR_INT */,
-    [140] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_SUBSCR_TUPLE_INT */,
-    [141] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_SUBSCR_USTR_INT */,
-    [142] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_SUBTRACT_FLOAT */,
-    [143] = {CALLS_PYTHON, true, 42, 5} /* BINARY_OP_SUBTRACT_INT */,
-    [144] = {CALL, true, 50, 3} /* CALL_ALLOC_AND_ENTER_INIT */,
-    [145] = {CALL, true, 50, 3} /* CALL_BOUND_METHOD_EXACT_ARGS */,
-    [146] = {CALL, true, 50, 3} /* CALL_BOUND_METHOD_GENERAL */, [147] = {CALL, true, 50, 3} /* CALL_BUILTIN_CLASS */,
-    [148] = {CALL, true, 50, 3} /* CALL_BUILTIN_FAST */,
-    [149] = {CALL, true, 50, 3} /* CALL_BUILTIN_FAST_WITH_KEYWORDS */, [150] = {CALL, true, 50, 3} /* CALL_BUILTIN_O */,
-    [151] = {CALL, true, 4, 1} /* CALL_EX_NON_PY_GENERAL */, [152] = {CALL, true, 4, 1} /* CALL_EX_PY */,
-    [153] = {CALL, true, 50, 3} /* CALL_ISINSTANCE */, [154] = {CALL, true, 53, 3} /* CALL_KW_BOUND_METHOD */,
-    [155] = {CALL, true, 53, 3} /* CALL_KW_NON_PY */, [156] = {CALL, true, 53, 3} /* CALL_KW_PY */,
-    [157] = {CALL, true, 50, 3} /* CALL_LEN */, [158] = {CALL, true, 50, 3} /* CALL_LIST_APPEND */,
-    [159] = {CALL, true, 50, 3} /* CALL_METHOD_DESCRIPTOR_FAST */,
-    [160] = {CALL, true, 50, 3} /* CALL_METHOD_DESCRIPTOR_FAST_WITH_KEYWORDS */,
-    [161] = {CALL, true, 50, 3} /* CALL_METHOD_DESCRIPTOR_NOARGS */,
-    [162] = {CALL, true, 50, 3} /* CALL_METHOD_DESCRIPTOR_O */, [163] = {CALL, true, 50, 3} /* CALL_NON_PY_GENERAL */,
-    [164] = {CALL, true, 50, 3} /* CALL_PY_EXACT_ARGS */, [165] = {CALL, true, 50, 3} /* CALL_PY_GENERAL */,
-    [166] = {CALL, true, 50, 3} /* CALL_STR_1 */, [167] = {CALL, true, 50, 3} /* CALL_TUPLE_1 */,
-    [168] = {CALL, true, 50, 3} /* CALL_TYPE_1 */, [169] = {CALLS_PYTHON, false, 54, 1} /* COMPARE_OP_FLOAT */,
-    [170] = {CALLS_PYTHON, false, 54, 1} /* COMPARE_OP_INT */,
-    [171] = {CALLS_PYTHON, false, 54, 1} /* COMPARE_OP_STR */,
-    [172] = {CALLS_PYTHON, false, 55, 1} /* CONTAINS_OP_DICT */,
-    [173] = {CALLS_PYTHON, false, 55, 1} /* CONTAINS_OP_SET */,
-    [174] = {RESUMES_GENERATOR, true, 68, 1} /* FOR_ITER_GEN */,
-    [175] = {RESUMES_GENERATOR, true, 68, 1} /* FOR_ITER_LIST */,
-    [176] = {RESUMES_GENERATOR, true, 68, 1} /* FOR_ITER_RANGE */,
-    [177] = {RESUMES_GENERATOR, true, 68, 1} /* FOR_ITER_TUPLE */,
-    [178] = {RESUMES_GENERATOR, true, 68, 1} /* FOR_ITER_VIRTUAL */,
-    [179] = {CALLS_PYTHON, false, 70, 1} /* GET_ITER_SELF */,
-    [180] = {CALLS_PYTHON, false, 70, 1} /* GET_ITER_VIRTUAL */,
-    [181] = {BY_THE_WAY, false, 74, 1} /* JUMP_BACKWARD_JIT */,
-    [182] = {BY_THE_WAY, false, 74, 1} /* JUMP_BACKWARD_NO_JIT */,
-    [183] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_CLASS */,
-    [184] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_CLASS_WITH_METACLASS_CHECK */,
-    [185] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_GETATTRIBUTE_OVERRIDDEN */,
-    [186] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_INSTANCE_VALUE */,
-    [187] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_METHOD_LAZY_DICT */,
-    [188] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_METHOD_NO_DICT */,
-    [189] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_METHOD_WITH_VALUES */,
-    [190] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_MODULE */,
-    [191] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_NONDESCRIPTOR_NO_DICT */,
-    [192] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_NONDESCRIPTOR_WITH_VALUES */,
-    [193] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_PROPERTY */,
-    [194] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_SLOT */,
-    [195] = {CALLS_PYTHON, true, 79, 9} /* LOAD_ATTR_WITH_HINT */,
-    [196] = {CALLS_PYTHON, false, 91, 4} /* LOAD_GLOBAL_BUILTIN */,
-    [197] = {CALLS_PYTHON, false, 91, 4} /* LOAD_GLOBAL_MODULE */,
-    [198] = {CALLS_PYTHON, false, 95, 1} /* LOAD_SUPER_ATTR_ATTR */,
-    [199] = {CALLS_PYTHON, false, 95, 1} /* LOAD_SUPER_ATTR_METHOD */,
-    [200] = {BY_THE_WAY, false, 128, 1} /* RESUME_CHECK */, [201] = {BY_THE_WAY, false, 128, 1} /* RESUME_CHECK_JIT */,
-    [202] = {RESUMES_GENERATOR, true, 105, 1} /* SEND_ASYNC_GEN */,
-    [203] = {RESUMES_GENERATOR, true, 105, 1} /* SEND_GEN */,
-    [204] = {RESUMES_GENERATOR, true, 105, 1} /* SEND_VIRTUAL */,
-    [205] = {CALLS_PYTHON, false, 109, 4} /* STORE_ATTR_INSTANCE_VALUE */,
-    [206] = {CALLS_PYTHON, false, 109, 4} /* STORE_ATTR_SLOT */,
-    [207] = {CALLS_PYTHON, false, 109, 4} /* STORE_ATTR_WITH_HINT */,
-    [208] = {CALLS_PYTHON, false, 36, 1} /* STORE_SUBSCR_DICT */,
-    [209] = {CALLS_PYTHON, false, 36, 1} /* STORE_SUBSCR_LIST_INT */,
-    [210] = {CALLS_PYTHON, false, 37, 3} /* TO_BOOL_ALWAYS_TRUE */,
-    [211] = {CALLS_PYTHON, false, 37, 3} /* TO_BOOL_BOOL */, [212] = {CALLS_PYTHON, false, 37, 3} /* TO_BOOL_INT */,
-    [213] = {CALLS_PYTHON, false, 37, 3} /* TO_BOOL_LIST */, [214] = {CALLS_PYTHON, false, 37, 3} /* TO_BOOL_NONE */,
-    [215] = {CALLS_PYTHON, false, 37, 3} /* TO_BOOL_STR */,
-    [216] = {CALLS_PYTHON, false, 118, 1} /* UNPACK_SEQUENCE_LIST */,
-    [217] = {CALLS_PYTHON, false, 118, 1} /* UNPACK_SEQUENCE_TUPLE */,
-    [218] = {CALLS_PYTHON, false, 118, 1} /* UNPACK_SEQUENCE_TWO_TUPLE */,
-    [233] = {BY_THE_WAY, false, 9, 0} /* INSTRUMENTED_END_FOR */,
-    [234] = {BY_THE_WAY, false, 28, 0} /* INSTRUMENTED_POP_ITER */,
-    [235] = {BY_THE_WAY, false, 10, 0} /* INSTRUMENTED_END_SEND */,
-    [236] = {RESUMES_GENERATOR, true, 68, 1} /* INSTRUMENTED_FOR_ITER */,
-    [237] = {HIDDEN, true, 237, 0} /* INSTRUMENTED_INSTRUCTION */,
-    [238] = {OTHER, false, 76, 0} /* INSTRUMENTED_JUMP_FORWARD */,
-    [239] = {OTHER, false, 26, 0} /* INSTRUMENTED_NOT_TAKEN */,
-    [240] = {OTHER, false, 102, 1} /* INSTRUMENTED_POP_JUMP_IF_TRUE */,
-    [241] = {OTHER, false, 99, 1} /* INSTRUMENTED_POP_JUMP_IF_FALSE */,
-    [242] = {BY_THE_WAY, false, 100, 1} /* INSTRUMENTED_POP_JUMP_IF_NONE */,
-    [243] = {BY_THE_WAY, false, 101, 1} /* INSTRUMENTED_POP_JUMP_IF_NOT_NONE */,
-    [244] = {BY_THE_WAY, false, 128, 1} /* INSTRUMENTED_RESUME */,
-    [245] = {BY_THE_WAY, false, 33, 0} /* INSTRUMENTED_RETURN_VALUE */,
-    [246] = {BY_THE_WAY, false, 119, 0} /* INSTRUMENTED_YIELD_VALUE */,
-    [247] = {CALLS_PYTHON, false, 66, 0} /* INSTRUMENTED_END_ASYNC_FOR */,
-    [248] = {CALLS_PYTHON, false, 95, 1} /* INSTRUMENTED_LOAD_SUPER_ATTR */,
-    [249] = {CALL, true, 50, 3} /* INSTRUMENTED_CALL */, [250] = {CALL, true, 53, 3} /* INSTRUMENTED_CALL_KW */,
-    [251] = {CALL, true, 4, 1} /* INSTRUMENTED_CALL_FUNCTION_EX */,
-    [252] = {BY_THE_WAY, false, 74, 1} /* INSTRUMENTED_JUMP_BACKWARD */,
-    [253] = {HIDDEN, true, 253, 0} /* INSTRUMENTED_LINE */, [254] = {HIDDEN, true, 254, 0} /* ENTER_EXECUTOR */,
-    [255] = {HIDDEN, true, 255, 0} /* TRACE_RECORD */,
+    K(0, 0, 0) /* CACHE */ P(1, 1, 0) /* BINARY_SLICE */ P(2, 2, 0) /* BUILD_TEMPLATE */
+    PE(3, 42, 5) /* BINARY_OP_INPLACE_ADD_UNICODE */ CE(4, 4, 1) /* CALL_FUNCTION_EX */ P(5, 5, 0) /* CHECK_EG_MATCH */
+    P(6, 6, 0) /* CHECK_EXC_MATCH */ P(7, 7, 0) /* CLEANUP_THROW */ P(8, 8, 0) /* DELETE_SUBSCR */
+    W(9, 9, 0) /* END_FOR */ W(10, 10, 0) /* END_SEND */ PE(11, 11, 0) /* EXIT_INIT_CHECK */
+    P(12, 12, 0) /* FORMAT_SIMPLE */ P(13, 13, 0) /* FORMAT_WITH_SPEC */ P(14, 14, 0) /* GET_AITER */
+    P(15, 15, 0) /* GET_ANEXT */ P(16, 16, 0) /* GET_LEN */ HE(17, 17, 0) /* RESERVED */
+    W(18, 18, 0) /* INTERPRETER_EXIT */ P(19, 19, 0) /* LOAD_BUILD_CLASS */ W(20, 20, 0) /* LOAD_LOCALS */
+    W(21, 21, 0) /* MAKE_FUNCTION */ P(22, 22, 0) /* MATCH_KEYS */ W(23, 23, 0) /* MATCH_MAPPING */
+    W(24, 24, 0) /* MATCH_SEQUENCE */ O(25, 25, 0) /* NOP */ O(26, 26, 0) /* NOT_TAKEN */ W(27, 27, 0) /* POP_EXCEPT */
+    W(28, 28, 0) /* POP_ITER */ W(29, 29, 0) /* POP_TOP */ W(30, 30, 0) /* PUSH_EXC_INFO */ O(31, 31, 0) /* PUSH_NULL */
+    W(32, 32, 0) /* RETURN_GENERATOR */ W(33, 33, 0) /* RETURN_VALUE */ P(34, 34, 0) /* SETUP_ANNOTATIONS */
+    P(35, 35, 0) /* STORE_SLICE */ P(36, 36, 1) /* STORE_SUBSCR */ P(37, 37, 3) /* TO_BOOL */
+    P(38, 38, 0) /* UNARY_INVERT */ P(39, 39, 0) /* UNARY_NEGATIVE */ O(40, 40, 0) /* UNARY_NOT */
+    P(41, 41, 0) /* WITH_EXCEPT_START */ PE(42, 42, 5) /* BINARY_OP */ P(43, 43, 0) /* BUILD_INTERPOLATION */
+    W(44, 44, 0) /* BUILD_LIST */ P(45, 45, 0) /* BUILD_MAP */ P(46, 46, 0) /* BUILD_SET */
+    W(47, 47, 0) /* BUILD_SLICE */ W(48, 48, 0) /* BUILD_STRING */ W(49, 49, 0) /* BUILD_TUPLE */
+    CE(50, 50, 3) /* CALL */ P(51, 51, 0) /* CALL_INTRINSIC_1 */ P(52, 52, 0) /* CALL_INTRINSIC_2 */
+    CE(53, 53, 3) /* CALL_KW */ P(54, 54, 1) /* COMPARE_OP */ P(55, 55, 1) /* CONTAINS_OP */
+    P(56, 56, 0) /* CONVERT_VALUE */ O(57, 57, 0) /* COPY */ W(58, 58, 0) /* COPY_FREE_VARS */
+    P(59, 59, 0) /* DELETE_ATTR */ W(60, 60, 0) /* DELETE_DEREF */ W(61, 61, 0) /* DELETE_FAST */
+    P(62, 62, 0) /* DELETE_GLOBAL */ P(63, 63, 0) /* DELETE_NAME */ P(64, 64, 0) /* DICT_MERGE */
+    P(65, 65, 0) /* DICT_UPDATE */ P(66, 66, 0) /* END_ASYNC_FOR */ O(67, 67, 0) /* EXTENDED_ARG */
+    GE(68, 68, 1) /* FOR_ITER */ P(69, 69, 0) /* GET_AWAITABLE */ P(70, 70, 1) /* GET_ITER */
+    P(71, 71, 0) /* IMPORT_FROM */ P(72, 72, 0) /* IMPORT_NAME */ W(73, 73, 0) /* IS_OP */
+    W(74, 74, 1) /* JUMP_BACKWARD */ O(75, 75, 0) /* JUMP_BACKWARD_NO_INTERRUPT */ O(76, 76, 0) /* JUMP_FORWARD */
+    W(77, 77, 0) /* LIST_APPEND */ P(78, 78, 0) /* LIST_EXTEND */ PE(79, 79, 9) /* LOAD_ATTR */
+    O(80, 80, 0) /* LOAD_COMMON_CONSTANT */ O(81, 81, 0) /* LOAD_CONST */ W(82, 82, 0) /* LOAD_DEREF */
+    O(83, 83, 0) /* LOAD_FAST */ O(84, 84, 0) /* LOAD_FAST_AND_CLEAR */ O(85, 85, 0) /* LOAD_FAST_BORROW */
+    O(86, 86, 0) /* LOAD_FAST_BORROW_LOAD_FAST_BORROW */ W(87, 87, 0) /* LOAD_FAST_CHECK */
+    O(88, 88, 0) /* LOAD_FAST_LOAD_FAST */ P(89, 89, 0) /* LOAD_FROM_DICT_OR_DEREF */
+    P(90, 90, 0) /* LOAD_FROM_DICT_OR_GLOBALS */ P(91, 91, 4) /* LOAD_GLOBAL */ P(92, 92, 0) /* LOAD_NAME */
+    O(93, 93, 0) /* LOAD_SMALL_INT */ P(94, 94, 0) /* LOAD_SPECIAL */ P(95, 95, 1) /* LOAD_SUPER_ATTR */
+    W(96, 96, 0) /* MAKE_CELL */ P(97, 97, 0) /* MAP_ADD */ P(98, 98, 0) /* MATCH_CLASS */
+    O(99, 99, 1) /* POP_JUMP_IF_FALSE */ W(100, 100, 1) /* POP_JUMP_IF_NONE */ W(101, 101, 1) /* POP_JUMP_IF_NOT_NONE */
+    O(102, 102, 1) /* POP_JUMP_IF_TRUE */ P(103, 103, 0) /* RAISE_VARARGS */ P(104, 104, 0) /* RERAISE */
+    GE(105, 105, 1) /* SEND */ P(106, 106, 0) /* SET_ADD */ W(107, 107, 0) /* SET_FUNCTION_ATTRIBUTE */
+    P(108, 108, 0) /* SET_UPDATE */ P(109, 109, 4) /* STORE_ATTR */ W(110, 110, 0) /* STORE_DEREF */
+    W(111, 111, 0) /* STORE_FAST */ W(112, 112, 0) /* STORE_FAST_LOAD_FAST */ W(113, 113, 0) /* STORE_FAST_STORE_FAST */
+    W(114, 114, 0) /* STORE_GLOBAL */ P(115, 115, 0) /* STORE_NAME */ O(116, 116, 0) /* SWAP */
+    P(117, 117, 0) /* UNPACK_EX */ P(118, 118, 1) /* UNPACK_SEQUENCE */ W(119, 119, 0) /* YIELD_VALUE */
+    W(128, 128, 1) /* RESUME */ PE(129, 42, 5) /* BINARY_OP_ADD_FLOAT */ PE(130, 42, 5) /* BINARY_OP_ADD_INT */
+    PE(131, 42, 5) /* BINARY_OP_ADD_UNICODE */ PE(132, 42, 5) /* BINARY_OP_EXTEND */
+    PE(133, 42, 5) /* BINARY_OP_MULTIPLY_FLOAT */ PE(134, 42, 5) /* BINARY_OP_MULTIPLY_INT */
+    PE(135, 42, 5) /* BINARY_OP_SUBSCR_DICT */ PE(136, 42, 5) /* BINARY_OP_SUBSCR_GETITEM */
+    PE(137, 42, 5) /* BINARY_OP_SUBSCR_LIST_INT */ PE(138, 42, 5) /* BINARY_OP_SUBSCR_LIST_SLICE */
+    PE(139, 42, 5) /* BINARY_OP_SUBSCR_STR_INT */ PE(140, 42, 5) /* BINARY_OP_SUBSCR_TUPLE_INT */
+    PE(141, 42, 5) /* BINARY_OP_SUBSCR_USTR_INT */ PE(142, 42, 5) /* BINARY_OP_SUBTRACT_FLOAT */
+    PE(143, 42, 5) /* BINARY_OP_SUBTRACT_INT */ CE(144, 50, 3) /* CALL_ALLOC_AND_ENTER_INIT */
+    CE(145, 50, 3) /* CALL_BOUND_METHOD_EXACT_ARGS */ CE(146, 50, 3) /* CALL_BOUND_METHOD_GENERAL */
+    CE(147, 50, 3) /* CALL_BUILTIN_CLASS */ CE(148, 50, 3) /* CALL_BUILTIN_FAST */
+    CE(149, 50, 3) /* CALL_BUILTIN_FAST_WITH_KEYWORDS */ CE(150, 50, 3) /* CALL_BUILTIN_O */
+    CE(151, 4, 1) /* CALL_EX_NON_PY_GENERAL */ CE(152, 4, 1) /* CALL_EX_PY */ CE(153, 50, 3) /* CALL_ISINSTANCE */
+    CE(154, 53, 3) /* CALL_KW_BOUND_METHOD */ CE(155, 53, 3) /* CALL_KW_NON_PY */ CE(156, 53, 3) /* CALL_KW_PY */
+    CE(157, 50, 3) /* CALL_LEN */ CE(158, 50, 3) /* CALL_LIST_APPEND */ CE(159, 50, 3) /* CALL_METHOD_DESCRIPTOR_FAST */
+    CE(160, 50, 3) /* CALL_METHOD_DESCRIPTOR_FAST_WITH_KEYWORDS */ CE(161, 50, 3) /* CALL_METHOD_DESCRIPTOR_NOARGS */
+    CE(162, 50, 3) /* CALL_METHOD_DESCRIPTOR_O */ CE(163, 50, 3) /* CALL_NON_PY_GENERAL */
+    CE(164, 50, 3) /* CALL_PY_EXACT_ARGS */ CE(165, 50, 3) /* CALL_PY_GENERAL */ CE(166, 50, 3) /* CALL_STR_1 */
+    CE(167, 50, 3) /* CALL_TUPLE_1 */ CE(168, 50, 3) /* CALL_TYPE_1 */ P(169, 54, 1) /* COMPARE_OP_FLOAT */
+    P(170, 54, 1) /* COMPARE_OP_INT */ P(171, 54, 1) /* COMPARE_OP_STR */ P(172, 55, 1) /* CONTAINS_OP_DICT */
+    P(173, 55, 1) /* CONTAINS_OP_SET */ GE(174, 68, 1) /* FOR_ITER_GEN */ GE(175, 68, 1) /* FOR_ITER_LIST */
+    GE(176, 68, 1) /* FOR_ITER_RANGE */ GE(177, 68, 1) /* FOR_ITER_TUPLE */ GE(178, 68, 1) /* FOR_ITER_VIRTUAL */
+    P(179, 70, 1) /* GET_ITER_SELF */ P(180, 70, 1) /* GET_ITER_VIRTUAL */ W(181, 74, 1) /* JUMP_BACKWARD_JIT */
+    W(182, 74, 1) /* JUMP_BACKWARD_NO_JIT */ PE(183, 79, 9) /* LOAD_ATTR_CLASS */
+    PE(184, 79, 9) /* LOAD_ATTR_CLASS_WITH_METACLASS_CHECK */ PE(185, 79, 9) /* LOAD_ATTR_GETATTRIBUTE_OVERRIDDEN */
+    PE(186, 79, 9) /* LOAD_ATTR_INSTANCE_VALUE */ PE(187, 79, 9) /* LOAD_ATTR_METHOD_LAZY_DICT */
+    PE(188, 79, 9) /* LOAD_ATTR_METHOD_NO_DICT */ PE(189, 79, 9) /* LOAD_ATTR_METHOD_WITH_VALUES */
+    PE(190, 79, 9) /* LOAD_ATTR_MODULE */ PE(191, 79, 9) /* LOAD_ATTR_NONDESCRIPTOR_NO_DICT */
+    PE(192, 79, 9) /* LOAD_ATTR_NONDESCRIPTOR_WITH_VALUES */ PE(193, 79, 9) /* LOAD_ATTR_PROPERTY */
+    PE(194, 79, 9) /* LOAD_ATTR_SLOT */ PE(195, 79, 9) /* LOAD_ATTR_WITH_HINT */ P(196, 91, 4) /* LOAD_GLOBAL_BUILTIN */
+    P(197, 91, 4) /* LOAD_GLOBAL_MODULE */ P(198, 95, 1) /* LOAD_SUPER_ATTR_ATTR */
+    P(199, 95, 1) /* LOAD_SUPER_ATTR_METHOD */ W(200, 128, 1) /* RESUME_CHECK */ W(201, 128, 1) /* RESUME_CHECK_JIT */
+    GE(202, 105, 1) /* SEND_ASYNC_GEN */ GE(203, 105, 1) /* SEND_GEN */ GE(204, 105, 1) /* SEND_VIRTUAL */
+    P(205, 109, 4) /* STORE_ATTR_INSTANCE_VALUE */ P(206, 109, 4) /* STORE_ATTR_SLOT */
+    P(207, 109, 4) /* STORE_ATTR_WITH_HINT */ P(208, 36, 1) /* STORE_SUBSCR_DICT */
+    P(209, 36, 1) /* STORE_SUBSCR_LIST_INT */ P(210, 37, 3) /* TO_BOOL_ALWAYS_TRUE */ P(211, 37, 3) /* TO_BOOL_BOOL */
+    P(212, 37, 3) /* TO_BOOL_INT */ P(213, 37, 3) /* TO_BOOL_LIST */ P(214, 37, 3) /* TO_BOOL_NONE */
+    P(215, 37, 3) /* TO_BOOL_STR */ P(216, 118, 1) /* UNPACK_SEQUENCE_LIST */ P(217, 118, 1) /* UNPACK_SEQUENCE_TUPLE */
+    P(218, 118, 1) /* UNPACK_SEQUENCE_TWO_TUPLE */ W(233, 9, 0) /* INSTRUMENTED_END_FOR */
+    W(234, 28, 0) /* INSTRUMENTED_POP_ITER */ W(235, 10, 0) /* INSTRUMENTED_END_SEND */
+    GE(236, 68, 1) /* INSTRUMENTED_FOR_ITER */ HE(237, 237, 0) /* INSTRUMENTED_INSTRUCTION */
+    O(238, 76, 0) /* INSTRUMENTED_JUMP_FORWARD */ O(239, 26, 0) /* INSTRUMENTED_NOT_TAKEN */
+    O(240, 102, 1) /* INSTRUMENTED_POP_JUMP_IF_TRUE */ O(241, 99, 1) /* INSTRUMENTED_POP_JUMP_IF_FALSE */
+    W(242, 100, 1) /* INSTRUMENTED_POP_JUMP_IF_NONE */ W(243, 101, 1) /* INSTRUMENTED_POP_JUMP_IF_NOT_NONE */
+    W(244, 128, 1) /* INSTRUMENTED_RESUME */ W(245, 33, 0) /* INSTRUMENTED_RETURN_VALUE */
+    W(246, 119, 0) /* INSTRUMENTED_YIELD_VALUE */ P(247, 66, 0) /* INSTRUMENTED_END_ASYNC_FOR */
+    P(248, 95, 1) /* INSTRUMENTED_LOAD_SUPER_ATTR */ CE(249, 50, 3) /* INSTRUMENTED_CALL */
+    CE(250, 53, 3) /* INSTRUMENTED_CALL_KW */ CE(251, 4, 1) /* INSTRUMENTED_CALL_FUNCTION_EX */
+    W(252, 74, 1) /* INSTRUMENTED_JUMP_BACKWARD */ HE(253, 253, 0) /* INSTRUMENTED_LINE */
+    HE(254, 254, 0) /* ENTER_EXECUTOR */ HE(255, 255, 0) /* TRACE_RECORD */
 },
 };

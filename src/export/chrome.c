@@ -161,11 +161,15 @@ enum status export_write_chrome(const struct profile *profile, const struct expo
                                 struct error *error) {
     struct writer writer = {.profile = profile};
     struct timeline timeline = {0};
+    enum measure measure = export_measure(profile, options);
+    if (options != NULL && options->measure != NULL && measure_unit(measure) != UNIT_NS)
+        return error_set(error, STATUS_USAGE, "trace events are spans of time: they cannot show '%s'",
+                         measure_word(measure));
     json_stream_init(&writer.json, stream);
     buffer_init(&writer.name, NAME_LIMIT_BYTES);
     enum status status = prepare(&writer, options);
     if (status == STATUS_OK)
-        status = timeline_init(&timeline, &writer.selection, profile_main_measure(profile), true);
+        status = timeline_init(&timeline, &writer.selection, measure, true);
     if (status == STATUS_OK)
         status = put_document(&writer, &timeline);
     timeline_release(&timeline);

@@ -3,20 +3,51 @@
 #include <string.h>
 
 const struct export_format export_formats[] = {
-    {"json", {".json"}, "every measure of every line", false, false, export_write_json},
-    {"html", {".html", ".htm"}, "one self-contained page", false, false, export_write_html},
-    {"collapsed",
-     {".collapsed", ".folded", ".txt"},
-     "stacks for flame graph tools",
-     false,
-     false,
-     export_write_collapsed},
-    {"speedscope", {".speedscope.json", ".speedscope"}, "for speedscope.app", true, false, export_write_speedscope},
-    {"pprof", {".pb.gz", ".pprof"}, "for go tool pprof", false, true, export_write_pprof},
-    {"gecko", {".gecko.json", ".gecko"}, "for the Firefox Profiler", true, false, export_write_gecko},
-    {"chrome", {".trace.json", ".chrome.json", ".trace"}, "trace events", true, false, export_write_chrome},
-    {"pstats", {".pstats", ".prof"}, "for Python's pstats", false, true, export_write_pstats},
-    {"svg", {".svg"}, "a flame graph as a picture", false, false, export_write_svg},
+    {.name = "json", .endings = {".json"}, .description = "every measure of every line", .write = export_write_json},
+    {.name = "html",
+     .endings = {".html", ".htm"},
+     .description = "one self-contained page",
+     .write = export_write_html},
+    {.name = "collapsed",
+     .endings = {".collapsed", ".folded"},
+     .description = "stacks for flame graph tools",
+     .takes_measure = true,
+     .write = export_write_collapsed},
+    {.name = "speedscope",
+     .endings = {".speedscope.json", ".speedscope"},
+     .description = "for speedscope.app",
+     .wants_samples = true,
+     .takes_measure = true,
+     .write = export_write_speedscope},
+    {.name = "pprof",
+     .endings = {".pb.gz", ".pprof"},
+     .description = "for go tool pprof",
+     .is_binary = true,
+     .takes_measure = true,
+     .write = export_write_pprof},
+    {.name = "gecko",
+     .endings = {".gecko.json", ".gecko"},
+     .description = "for the Firefox Profiler",
+     .wants_samples = true,
+     .takes_measure = true,
+     .write = export_write_gecko},
+    {.name = "chrome",
+     .endings = {".trace.json", ".chrome.json", ".trace"},
+     .description = "trace events",
+     .wants_samples = true,
+     .takes_measure = true,
+     .write = export_write_chrome},
+    {.name = "pstats",
+     .endings = {".pstats", ".prof"},
+     .description = "for Python's pstats",
+     .is_binary = true,
+     .takes_measure = true,
+     .write = export_write_pstats},
+    {.name = "svg",
+     .endings = {".svg"},
+     .description = "a flame graph as a picture",
+     .takes_measure = true,
+     .write = export_write_svg},
 };
 
 const size_t export_format_count = sizeof export_formats / sizeof export_formats[0];
@@ -46,6 +77,10 @@ const struct export_format *export_find_path(const char *path) {
             }
         }
     return found;
+}
+
+enum measure export_measure(const struct profile *profile, const struct export_options *options) {
+    return options != NULL && options->measure != NULL ? *options->measure : profile_main_measure(profile);
 }
 
 enum status export_finish(enum status status, FILE *stream, struct error *error) {

@@ -21,6 +21,9 @@ struct export_options {
     const struct attribute_options *attribute;
     export_source_fn *source; /* NULL: no source text */
     void *source_context;
+    /* What formats that show one measure show, and those that open with one open with; NULL: the main one. The profile
+     * has it. */
+    const enum measure *measure;
 };
 
 /* Streams the profile. A failed write to the stream is STATUS_FAILED too. What was written by then is of no use:
@@ -36,6 +39,7 @@ struct export_format {
     const char *description;                 /* a few words for --help */
     bool wants_samples;                      /* shows more when the profile has its samples in order */
     bool is_binary;                          /* nothing for a terminal */
+    bool takes_measure;                      /* shows one, or opens with one: export_options.measure */
     export_write_fn *write;
 };
 
@@ -47,6 +51,8 @@ const struct export_format *export_find_name(const char *name);
 /* The format with the longest ending that the path has; NULL when there is none. */
 const struct export_format *export_find_path(const char *path);
 
+/* For writers: the measure that is asked for, else the profile's main one. */
+enum measure export_measure(const struct profile *profile, const struct export_options *options);
 /* For writers, at their end: says in `error` what a failure (no memory, a failed write) was. */
 enum status export_finish(enum status status, FILE *stream, struct error *error);
 

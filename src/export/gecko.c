@@ -26,6 +26,7 @@ static const struct {
 struct writer {
     struct json_stream json;
     const struct profile *profile;
+    enum measure main;
     struct selection selection;
     struct functions functions;
     struct files files;
@@ -350,7 +351,7 @@ static enum status put_threads(struct writer *writer, const struct timeline *tim
 static enum status put_document(struct writer *writer) {
     struct timeline time = {0};
     struct timeline memory = {0};
-    enum status status = timeline_init(&time, &writer->selection, profile_main_measure(writer->profile), true);
+    enum status status = timeline_init(&time, &writer->selection, writer->main, true);
     if (status == STATUS_OK)
         status = timeline_init(&memory, &writer->selection, MEASURE_ALLOC_BYTES, false);
     time.separate = true;
@@ -370,7 +371,7 @@ static enum status put_document(struct writer *writer) {
 
 enum status export_write_gecko(const struct profile *profile, const struct export_options *options, FILE *stream,
                                struct error *error) {
-    struct writer writer = {.profile = profile};
+    struct writer writer = {.profile = profile, .main = export_measure(profile, options)};
     json_stream_init(&writer.json, stream);
     buffer_init(&writer.name, NAME_LIMIT_BYTES);
     enum status status = selection_init(&writer.selection, profile, options);

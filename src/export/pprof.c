@@ -39,6 +39,7 @@ enum { FUNCTION_ID = 1, FUNCTION_NAME = 2, FUNCTION_SYSTEM_NAME = 3, FUNCTION_FI
 
 struct writer {
     const struct profile *profile;
+    enum measure main;
     struct selection selection;
     struct functions functions;
     struct gzip gzip;
@@ -117,7 +118,7 @@ static enum status put_value_type(struct writer *writer, uint32_t field, enum me
 
 static enum status put_head(struct writer *writer) {
     const struct profile *profile = writer->profile;
-    enum measure main = profile_main_measure(profile);
+    enum measure main = writer->main;
     uint64_t number;
     TRY(put_new_string(writer, "", &number));
     for (enum measure measure = 0; measure < MEASURE_SHOWN; measure++)
@@ -265,7 +266,7 @@ static void release(struct writer *writer) {
 
 enum status export_write_pprof(const struct profile *profile, const struct export_options *options, FILE *stream,
                                struct error *error) {
-    struct writer writer = {.profile = profile};
+    struct writer writer = {.profile = profile, .main = export_measure(profile, options)};
     init_buffers(&writer);
     enum status status = selection_init(&writer.selection, profile, options);
     if (status == STATUS_OK)

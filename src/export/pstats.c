@@ -172,14 +172,34 @@ static void put_tuple(FILE *stream, uint32_t count) {
     put_u32(stream, count);
 }
 
-/* What is no Python function stands as cProfile has builtins: in the file '~', line 0. */
+/* In angle brackets, as pstats knows builtins; two libraries may have functions of one name. */
+static void put_native_name(FILE *stream, const struct profile_frame *frame) {
+    const char *name = name_of_function(frame);
+    size_t size = strlen(name), file_size = strlen(frame->file);
+    bool is_bracketed = size > 2 && name[0] == '<' && name[size - 1] == '>';
+    if (file_size == 0) {
+        put_text(stream, name);
+        return;
+    }
+    size -= is_bracketed ? 2 : 0;
+    putc('u', stream);
+    put_u32(stream, (uint32_t)(size + file_size + strlen("< in >")));
+    fprintf(stream, "<%.*s in %s>", (int)size, name + is_bracketed, frame->file);
+}
+
+/* What is no Python function stands as cProfile has builtins: in the file '~', line 0. A Python file of that name is
+ * called otherwise. */
 static void put_function(struct writer *writer, uint32_t function) {
     const struct profile_frame *frame = &writer->profile->frames[writer->functions.one_frame[function]];
     bool is_python = frame->kind == CAPTURE_FRAME_PYTHON;
     put_tuple(writer->stream, 3);
-    put_text(writer->stream, is_python ? frame->file : frame->kind == CAPTURE_FRAME_KERNEL ? "~kernel" : "~");
+    const char *file = strcmp(frame->file, "~") == 0 ? "./~" : frame->file;
+    put_text(writer->stream, is_python ? file : frame->kind == CAPTURE_FRAME_KERNEL ? "~kernel" : "~");
     put_int(writer->stream, is_python && frame->first_line > 0 ? (uint64_t)frame->first_line : 0);
-    put_text(writer->stream, name_of_function(frame));
+    if (is_python)
+        put_text(writer->stream, name_of_function(frame));
+    else
+        put_native_name(writer->stream, frame);
 }
 
 static void put_sums(struct writer *writer, const struct sums *sums) {
@@ -246,7 +266,7 @@ static void release(struct writer *writer) {
 
 enum status export_write_pstats(const struct profile *profile, const struct export_options *options, FILE *stream,
                                 struct error *error) {
-    struct writer writer = {.stream = stream, .profile = profile, .measure = profile_main_measure(profile)};
+    struct writer writer = {.stream = stream, .profile = profile, .measure = export_measure(profile, options)};
     enum status status = prepare(&writer, options);
     if (status == STATUS_OK) {
         add_entries(&writer);

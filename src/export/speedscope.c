@@ -15,6 +15,7 @@ enum { MAX_FRAMES_IN_ORDER = 20000000 };
 struct writer {
     struct json_stream json;
     const struct profile *profile;
+    enum measure main;
     struct selection selection;
     uint32_t *frames; /* room for the deepest stack */
     struct buffer name;
@@ -109,8 +110,9 @@ static bool is_small(const struct timeline *timeline) {
 }
 
 static enum status put_measure(struct writer *writer, enum measure measure) {
+    bool in_order = measure == writer->main;
     struct timeline timeline;
-    TRY(timeline_init(&timeline, &writer->selection, measure, true));
+    TRY(timeline_init(&timeline, &writer->selection, measure, in_order));
     if (timeline.in_order && !is_small(&timeline)) {
         timeline_release(&timeline);
         TRY(timeline_init(&timeline, &writer->selection, measure, false));
@@ -124,7 +126,7 @@ static enum status put_measure(struct writer *writer, enum measure measure) {
 }
 
 static enum status put_profiles(struct writer *writer) {
-    enum measure main = profile_main_measure(writer->profile);
+    enum measure main = writer->main;
     json_stream_open_key(&writer->json, "profiles", '[');
     /* The first one is what speedscope opens. */
     if (profile_has(writer->profile, main))
@@ -154,7 +156,7 @@ static enum status put_document(struct writer *writer) {
 
 enum status export_write_speedscope(const struct profile *profile, const struct export_options *options, FILE *stream,
                                     struct error *error) {
-    struct writer writer = {.profile = profile};
+    struct writer writer = {.profile = profile, .main = export_measure(profile, options)};
     json_stream_init(&writer.json, stream);
     buffer_init(&writer.name, NAME_LIMIT_BYTES);
     enum status status = selection_init(&writer.selection, profile, options);

@@ -207,7 +207,7 @@ static enum status put_picture(struct writer *writer) {
 
 enum status export_write_svg(const struct profile *profile, const struct export_options *options, FILE *stream,
                              struct error *error) {
-    struct writer writer = {.stream = stream, .profile = profile, .measure = profile_main_measure(profile)};
+    struct writer writer = {.stream = stream, .profile = profile, .measure = export_measure(profile, options)};
     enum status status = selection_init(&writer.selection, profile, options);
     if (status == STATUS_OK)
         status = functions_init(&writer.functions, profile, true);

@@ -8,11 +8,26 @@ static uint32_t thread_of(const struct timeline *timeline, size_t number) {
     return timeline->in_order ? profile->samples[number].thread : profile->entries[number].thread;
 }
 
+/* Where a sample's weight is wall time, what the thread did tells which other measures it is of. */
+static bool is_of_measure(const struct profile_sample *sample, enum measure measure) {
+    switch (measure) {
+    case MEASURE_CPU_NS:
+        return sample->run == CAPTURE_RUNNING;
+    case MEASURE_WAIT_NS:
+        return sample->run == CAPTURE_IDLE;
+    case MEASURE_GIL_WAIT_NS:
+        return sample->run == CAPTURE_IDLE && sample->gil == CAPTURE_GIL_WAITING;
+    default:
+        return true;
+    }
+}
+
 static bool is_shown(const struct timeline *timeline, size_t number) {
     const struct selection *selection = timeline->selection;
     const struct profile *profile = selection->profile;
     if (timeline->in_order)
-        return selection_has(selection, profile->samples[number].thread, profile->samples[number].stack);
+        return (timeline->of_cpu || is_of_measure(&profile->samples[number], timeline->measure)) &&
+               selection_has(selection, profile->samples[number].thread, profile->samples[number].stack);
     return profile_value(profile, number, timeline->measure) > 0 &&
            selection_has(selection, profile->entries[number].thread, profile->entries[number].stack);
 }
@@ -33,26 +48,26 @@ static void sort_by_thread(struct timeline *timeline, size_t count) {
     timeline->starts[0] = 0;
 }
 
-/* What the samples' weights are of, if it is the same for all processes. */
-static bool samples_measure(const struct profile *profile, enum measure *measure) {
-    bool cpu = profile->process_count > 0 && profile->processes[0].mode == CAPTURE_MODE_CPU;
+/* Whether the samples' weights are of this measure, the same for all processes, and of what. */
+static bool samples_have(const struct profile *profile, enum measure measure, bool *of_cpu) {
+    *of_cpu = profile->process_count > 0 && profile->processes[0].mode == CAPTURE_MODE_CPU;
     for (size_t i = 1; i < profile->process_count; i++)
-        if ((profile->processes[i].mode == CAPTURE_MODE_CPU) != cpu)
+        if ((profile->processes[i].mode == CAPTURE_MODE_CPU) != *of_cpu)
             return false;
-    *measure = cpu ? MEASURE_CPU_NS : MEASURE_WALL_NS;
-    return true;
+    if (*of_cpu)
+        return measure == MEASURE_CPU_NS;
+    return measure == MEASURE_WALL_NS || measure == MEASURE_CPU_NS || measure == MEASURE_WAIT_NS ||
+           measure == MEASURE_GIL_WAIT_NS;
 }
 
 enum status timeline_init(struct timeline *timeline, const struct selection *selection, enum measure measure,
                           bool in_order) {
     const struct profile *profile = selection->profile;
-    enum measure of_samples;
     timeline->selection = selection;
     timeline->measure = measure;
     timeline->separate = false;
     timeline->in_order = in_order && profile->samples != NULL && profile->sample_count > 0 && !profile->samples_cut &&
-                         profile->sample_count < UINT32_MAX && samples_measure(profile, &of_samples) &&
-                         of_samples == measure;
+                         profile->sample_count < UINT32_MAX && samples_have(profile, measure, &timeline->of_cpu);
     size_t count = timeline->in_order ? profile->sample_count : profile->entry_count;
     timeline->starts = calloc(profile->thread_count + 1, sizeof timeline->starts[0]);
     timeline->order = calloc(count + 1, sizeof timeline->order[0]);

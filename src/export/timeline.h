@@ -18,6 +18,7 @@ struct timeline {
     const struct selection *selection;
     enum measure measure; /* of the weights */
     bool in_order;        /* from samples; else made up from sums */
+    bool of_cpu;          /* the samples' weights are CPU time; else wall time */
     bool separate;        /* set it to have each sample as a span of its own */
     size_t *starts;       /* by thread, and one more: where its numbers begin in `order` */
     uint32_t *order;      /* numbers of samples (in_order) or of entries */

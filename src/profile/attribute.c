@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* What a frame is to this attribution. A stack is charged to its innermost frame of the highest class in it. */
-enum frame_class { FRAME_HIDDEN, FRAME_NATIVE, FRAME_LIBRARY, FRAME_USER };
+enum frame_class { FRAME_HIDDEN, FRAME_NATIVE, FRAME_IMPORT, FRAME_LIBRARY, FRAME_USER };
 
 struct row_table {
     struct attribute_row *rows;
@@ -66,7 +66,10 @@ static uint8_t classify(const struct attribute_options *options, const struct pr
         return any_matches(options->only, options->only_count, frame->file) ? FRAME_USER : FRAME_HIDDEN;
     if (frame->kind == CAPTURE_FRAME_NATIVE)
         return FRAME_NATIVE;
-    return options->all || !frame->is_library ? FRAME_USER : FRAME_LIBRARY;
+    if (options->all || !frame->is_library)
+        return FRAME_USER;
+    /* What it takes to import is the importing line's, which Python's own tracebacks leave out as well. */
+    return strncmp(frame->file, "<frozen importlib.", strlen("<frozen importlib.")) == 0 ? FRAME_IMPORT : FRAME_LIBRARY;
 }
 
 static void classify_frames(struct work *work) {
@@ -124,11 +127,20 @@ static enum status make_rows(struct work *work, struct row_table *table, bool is
     return table->active_count != NULL ? STATUS_OK : STATUS_FAILED;
 }
 
+/* What a library runs that stands in a string (a line of a .pth file, a namedtuple's method) is the library's. */
+static uint8_t class_of(const struct work *work, uint32_t stack) {
+    const struct profile_stack *stacks = work->profile->stacks;
+    uint8_t class = work->frame_class[stacks[stack].frame];
+    uint8_t caller = work->frame_class[stacks[stacks[stack].parent].frame];
+    bool is_string = strcmp(work->profile->frames[stacks[stack].frame].file, "<string>") == 0;
+    return class == FRAME_USER && caller == FRAME_LIBRARY && is_string ? FRAME_LIBRARY : class;
+}
+
 /* Down the tree: the innermost frame at or above each stack that is of the highest class there. */
 static void charge_stacks(struct work *work) {
     for (uint32_t i = 1; i < work->profile->stack_count; i++) {
         uint32_t parent = work->profile->stacks[i].parent;
-        uint8_t class = work->frame_class[work->profile->stacks[i].frame];
+        uint8_t class = class_of(work, i);
         work->best[i] = class > work->best[parent] ? class : work->best[parent];
         work->charged[i] = class != FRAME_HIDDEN && class == work->best[i] ? i : work->charged[parent];
     }
@@ -207,7 +219,7 @@ static void sum_up(struct work *work) {
 }
 
 static bool has_total(const struct work *work, uint32_t stack) {
-    uint8_t class = work->frame_class[work->profile->stacks[stack].frame];
+    uint8_t class = class_of(work, stack);
     return class != FRAME_HIDDEN && class == work->best[stack];
 }
 

@@ -2,9 +2,10 @@
  *
  * *User code* is what is no library code (profile_frame.is_library). A stack's measures are charged as *self* to its
  * innermost frame in user code, and as *total* to each line (or function) of user code in it, once however often it
- * recurs. A stack that has no user code at all stands for itself: its innermost frame has the self, all its frames the
- * total. With `all` every stack stands for itself. Native functions are never told from the Python line that called
- * them, but where there is none; `natives` has them apart. */
+ * recurs. A stack that has no user code at all stands for itself: its innermost frame has the self (but frames of the
+ * import machinery leave it to the line that imports), all its frames the total. With `all` every stack stands for
+ * itself. Native functions are never told from the Python line that called them, but where there is none; `natives` has
+ * them apart. */
 #ifndef STROBE_PROFILE_ATTRIBUTE_H
 #define STROBE_PROFILE_ATTRIBUTE_H
 

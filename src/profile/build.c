@@ -67,7 +67,7 @@ enum status builder_intern_frame(struct profile *profile, const struct profile_f
     struct profile_frame *added = &profile->frames[profile->frame_count];
     *added = *like;
     added->qualname = *like->qualname != '\0' ? like->qualname : like->function;
-    added->is_library = like->kind != CAPTURE_FRAME_PYTHON || library_path(profile, like->file);
+    added->is_library = like->kind != CAPTURE_FRAME_PYTHON || library_has_frame(profile, like);
     *index = (uint32_t)profile->frame_count++;
     return STATUS_OK;
 }
@@ -268,17 +268,21 @@ void builder_note_time(struct profile *profile, uint32_t process, uint64_t time_
     profile->elapsed_ns = time_ns > profile->elapsed_ns ? time_ns : profile->elapsed_ns;
 }
 
-enum status profile_add_sample(struct profile *profile, const struct capture_sample *sample, bool keep) {
+enum status builder_add_sample(struct profile *profile, const struct capture_sample *sample, bool keep, bool is_part) {
     size_t entry = 0;
     uint32_t process = profile->threads[sample->thread].process;
     TRY(find_entry(profile, sample->thread, sample->stack, &entry));
-    TRY(add_to_entry(profile, entry, MEASURE_SAMPLES, 1));
+    TRY(add_to_entry(profile, entry, MEASURE_SAMPLES, is_part ? 0 : 1));
     if (profile->processes[process].mode == CAPTURE_MODE_CPU)
         TRY(add_to_entry(profile, entry, MEASURE_CPU_NS, sample->weight_ns));
     else
         TRY(add_wall_parts(profile, entry, sample));
     builder_note_time(profile, process, sample->time_ns);
     return keep ? keep_sample(profile, sample) : STATUS_OK;
+}
+
+enum status profile_add_sample(struct profile *profile, const struct capture_sample *sample, bool keep) {
+    return builder_add_sample(profile, sample, keep, false);
 }
 
 static int compare_samples(const void *left, const void *right) {
@@ -295,7 +299,7 @@ static void classify_frames(struct profile *profile) {
     for (size_t i = 1; i < profile->frame_count; i++) {
         struct profile_frame *frame = &profile->frames[i];
         if (frame->kind == CAPTURE_FRAME_PYTHON && !frame->is_library)
-            frame->is_library = library_path(profile, frame->file);
+            frame->is_library = library_has_frame(profile, frame);
     }
 }
 

@@ -33,6 +33,9 @@ enum status builder_find_entry(struct profile *profile, uint32_t thread, uint32_
                                size_t *entry) MUST_USE;
 /* This thread has allocated there; the first one is remembered. */
 enum status builder_note_allocator(struct profile *profile, uint32_t thread, uint32_t stack) MUST_USE;
+/* As profile_add_sample; `is_part`: of the same look at the thread as the sample before. */
+enum status builder_add_sample(struct profile *profile, const struct capture_sample *sample, bool keep,
+                               bool is_part) MUST_USE;
 void builder_finish_memory(struct profile *profile);
 /* Something of a process was seen at this time of the profile's time line. */
 void builder_note_time(struct profile *profile, uint32_t process, uint64_t time_ns);
@@ -43,7 +46,7 @@ void builder_finish(struct profile *profile);
 enum status builder_reserve(void **array, size_t count, size_t *capacity, size_t item_bytes) MUST_USE;
 uint64_t saturating_add(uint64_t left, uint64_t right);
 
-/* Whether a file's path tells that it is not the user's. */
-bool library_path(const struct profile *profile, const char *path);
+/* Whether a Python frame is not of the user's code, as far as its file and name tell. */
+bool library_has_frame(const struct profile *profile, const struct profile_frame *frame);
 
 #endif

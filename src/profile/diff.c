@@ -24,7 +24,7 @@ static int compare_functions_for_qsort(const void *left, const void *right) {
 }
 
 static bool is_flow(int measure) {
-    return measure != MEASURE_PEAK_BYTES && measure != MEASURE_LIVE_BYTES;
+    return measure != MEASURE_PEAK_BYTES && measure != MEASURE_LIVE_BYTES && measure != MEASURE_LIVE_COUNT;
 }
 
 static uint64_t scaled(uint64_t amount, double scale, int measure) {
@@ -109,13 +109,14 @@ static enum status join_both(struct attribution *before, struct attribution *aft
 }
 
 enum status diff_profiles(const struct profile *before, const struct profile *after,
-                          const struct attribute_options *options, struct profile_diff *diff, struct error *error) {
+                          const struct attribute_options *options, bool as_is, struct profile_diff *diff,
+                          struct error *error) {
     struct attribution of_before = {0};
     struct attribution of_after = {0};
     uint64_t before_ns = sampled_ns(before);
     uint64_t after_ns = sampled_ns(after);
     *diff = (struct profile_diff){.scale = 1};
-    if (before_ns > 0 && after_ns > 0)
+    if (!as_is && before_ns > 0 && after_ns > 0)
         diff->scale = (double)before_ns / (double)after_ns;
     for (int m = 0; m < MEASURE_COUNT; m++)
         diff->taken[m] = profile_has(before, (enum measure)m) && profile_has(after, (enum measure)m);

@@ -28,9 +28,9 @@ struct profile_diff {
 };
 
 /* What `after` measured is scaled to the time that `before` was sampled, except live and peak bytes, which are no
- * flow. */
+ * flow; `as_is`: nothing is scaled. */
 enum status diff_profiles(const struct profile *before, const struct profile *after,
-                          const struct attribute_options *options, struct profile_diff *diff,
+                          const struct attribute_options *options, bool as_is, struct profile_diff *diff,
                           struct error *error) MUST_USE;
 void profile_diff_release(struct profile_diff *diff);
 /* By how much a measure's self grew. */

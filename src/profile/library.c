@@ -29,26 +29,54 @@ static bool is_in_standard_library(const char *path) {
     return archive != NULL && starts_with(archive + 8 + strspn(archive + 8, "0123456789"), ".zip/");
 }
 
+/* Or the file itself. */
 static bool is_inside(const char *path, const char *folder) {
     size_t length = strlen(folder);
     while (length > 0 && folder[length - 1] == '/')
         length--;
-    return length > 0 && strncmp(path, folder, length) == 0 && path[length] == '/';
+    return length > 0 && strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-bool library_path(const struct profile *profile, const char *path) {
+/* Where installers put packages, as folders or as archives. */
+static bool has_folder_of_packages(const char *path) {
+    static const char *const FOLDERS[] = {"/site-packages/", "/dist-packages/", ".whl/", ".egg/"};
+    for (size_t i = 0; i < sizeof FOLDERS / sizeof FOLDERS[0]; i++)
+        if (strstr(path, FOLDERS[i]) != NULL)
+            return true;
+    return false;
+}
+
+static bool is_library_path(const struct profile *profile, const char *path) {
     /* Code without a file that some library made: numpy's dispatchers, attrs's methods. Other names in angle brackets
      * (<string>, <stdin>, <ipython-input-1>) are what a user typed. */
     static const char *const GENERATED[] = {"<frozen ", "<__array_function__ ", "<attrs generated "};
     for (size_t i = 0; i < sizeof GENERATED / sizeof GENERATED[0]; i++)
         if (starts_with(path, GENERATED[i]))
             return true;
-    if (*path == '\0' || strstr(path, "/site-packages/") != NULL || strstr(path, "/dist-packages/") != NULL ||
-        is_in_standard_library(path))
+    if (*path == '\0' || has_folder_of_packages(path) || is_in_standard_library(path))
         return true;
     for (size_t p = 0; p < profile->process_count; p++)
         for (size_t i = 0; i < profile->processes[p].library_count; i++)
             if (is_inside(path, profile->processes[p].libraries[i]))
                 return true;
     return false;
+}
+
+static bool runs_a_string(const struct profile *profile) {
+    for (size_t p = 0; p < profile->process_count; p++)
+        for (size_t i = 0; i < profile->processes[p].command_count; i++)
+            if (strcmp(profile->processes[p].command[i], "-c") == 0)
+                return true;
+    return false;
+}
+
+/* dataclasses and namedtuple write methods, which are in a string, and have names as __init__. */
+static bool is_generated_method(const struct profile *profile, const struct profile_frame *frame) {
+    size_t length = strlen(frame->function);
+    return strcmp(frame->file, "<string>") == 0 && length > 4 && starts_with(frame->function, "__") &&
+           strcmp(frame->function + length - 2, "__") == 0 && !runs_a_string(profile);
+}
+
+bool library_has_frame(const struct profile *profile, const struct profile_frame *frame) {
+    return is_library_path(profile, frame->file) || is_generated_method(profile, frame);
 }

@@ -22,6 +22,8 @@ struct loader {
     struct map threads;
     bool has_start;
     uint64_t start_ns; /* of the capture's first process: the profile's time line begins there */
+    struct capture_sample last;
+    bool has_last;
 };
 
 static enum status append_id(struct id_list *list, uint32_t id) {
@@ -152,6 +154,13 @@ static enum status on_thread_end(void *context, uint32_t id, uint64_t time_ns) {
     return STATUS_OK;
 }
 
+/* The agent looks at a thread once at one instant; the look may come in parts. */
+static bool is_part(const struct loader *loader, const struct capture_sample *sample) {
+    const struct profile_thread *thread = &loader->profile->threads[index_in(&loader->threads, sample->thread)];
+    return loader->has_last && loader->last.thread == sample->thread && loader->last.time_ns == sample->time_ns &&
+           loader->profile->processes[thread->process].mode == CAPTURE_MODE_CPU;
+}
+
 static enum status on_sample(void *context, const struct capture_sample *sample) {
     struct loader *loader = context;
     struct capture_sample mapped = *sample;
@@ -163,7 +172,10 @@ static enum status on_sample(void *context, const struct capture_sample *sample)
     mapped.time_ns = on_time_line(loader, sample->time_ns);
     if (loader->options.with_samples && !keep)
         loader->profile->samples_cut = true;
-    return profile_add_sample(loader->profile, &mapped, keep);
+    bool continues = is_part(loader, sample);
+    loader->last = *sample;
+    loader->has_last = true;
+    return builder_add_sample(loader->profile, &mapped, keep, continues);
 }
 
 static bool is_cpu_part(uint32_t measure) {

@@ -3,33 +3,35 @@
 #include "profile/builder.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const struct measure_facts {
     const char *name;
+    const char *word;
     enum measure_unit unit;
 } MEASURES[MEASURE_COUNT] = {
-    [MEASURE_SAMPLES] = {"samples", UNIT_COUNT},
-    [MEASURE_WALL_NS] = {"wall", UNIT_NS},
-    [MEASURE_CPU_NS] = {"cpu", UNIT_NS},
-    [MEASURE_CPU_PYTHON_NS] = {"cpu_python", UNIT_NS},
-    [MEASURE_CPU_NATIVE_NS] = {"cpu_native", UNIT_NS},
-    [MEASURE_CPU_KERNEL_NS] = {"cpu_kernel", UNIT_NS},
-    [MEASURE_WAIT_NS] = {"wait", UNIT_NS},
-    [MEASURE_GIL_WAIT_NS] = {"gil_wait", UNIT_NS},
-    [MEASURE_ALLOC_BYTES] = {"alloc_bytes", UNIT_BYTES},
-    [MEASURE_ALLOC_COUNT] = {"alloc_count", UNIT_COUNT},
-    [MEASURE_PEAK_BYTES] = {"peak_bytes", UNIT_BYTES},
-    [MEASURE_LIVE_BYTES] = {"live_bytes", UNIT_BYTES},
-    [MEASURE_PYTHON_BYTES] = {"python_bytes", UNIT_BYTES},
-    [MEASURE_COPY_BYTES] = {"copy_bytes", UNIT_BYTES},
-    [MEASURE_GPU_NS] = {"gpu", UNIT_NS},
-    [MEASURE_GPU_BYTES] = {"gpu_bytes", UNIT_BYTES},
-    [MEASURE_TEMPORARY_BYTES] = {"temporary_bytes", UNIT_BYTES},
-    [MEASURE_LIVE_COUNT] = {"live_count", UNIT_COUNT},
-    [MEASURE_ALLOC_VARIANCE] = {"alloc_variance", UNIT_COUNT},
-    [MEASURE_PEAK_VARIANCE] = {"peak_variance", UNIT_COUNT},
-    [MEASURE_LIVE_VARIANCE] = {"live_variance", UNIT_COUNT},
-    [MEASURE_COPY_VARIANCE] = {"copy_variance", UNIT_COUNT},
+    [MEASURE_SAMPLES] = {"samples", "samples", UNIT_COUNT},
+    [MEASURE_WALL_NS] = {"wall", "wall", UNIT_NS},
+    [MEASURE_CPU_NS] = {"cpu", "cpu", UNIT_NS},
+    [MEASURE_CPU_PYTHON_NS] = {"cpu_python", "python", UNIT_NS},
+    [MEASURE_CPU_NATIVE_NS] = {"cpu_native", "native", UNIT_NS},
+    [MEASURE_CPU_KERNEL_NS] = {"cpu_kernel", "kernel", UNIT_NS},
+    [MEASURE_WAIT_NS] = {"wait", "wait", UNIT_NS},
+    [MEASURE_GIL_WAIT_NS] = {"gil_wait", "gil", UNIT_NS},
+    [MEASURE_ALLOC_BYTES] = {"alloc_bytes", "alloc", UNIT_BYTES},
+    [MEASURE_ALLOC_COUNT] = {"alloc_count", "alloc_count", UNIT_COUNT},
+    [MEASURE_PEAK_BYTES] = {"peak_bytes", "peak", UNIT_BYTES},
+    [MEASURE_LIVE_BYTES] = {"live_bytes", "live", UNIT_BYTES},
+    [MEASURE_PYTHON_BYTES] = {"python_bytes", "python_bytes", UNIT_BYTES},
+    [MEASURE_COPY_BYTES] = {"copy_bytes", "copy", UNIT_BYTES},
+    [MEASURE_GPU_NS] = {"gpu", "gpu", UNIT_NS},
+    [MEASURE_GPU_BYTES] = {"gpu_bytes", "gpu_bytes", UNIT_BYTES},
+    [MEASURE_TEMPORARY_BYTES] = {"temporary_bytes", "temporary", UNIT_BYTES},
+    [MEASURE_LIVE_COUNT] = {"live_count", "live_count", UNIT_COUNT},
+    [MEASURE_ALLOC_VARIANCE] = {"alloc_variance", "alloc_variance", UNIT_COUNT},
+    [MEASURE_PEAK_VARIANCE] = {"peak_variance", "peak_variance", UNIT_COUNT},
+    [MEASURE_LIVE_VARIANCE] = {"live_variance", "live_variance", UNIT_COUNT},
+    [MEASURE_COPY_VARIANCE] = {"copy_variance", "copy_variance", UNIT_COUNT},
 };
 
 _Static_assert((int)MEASURE_COUNT == (int)CAPTURE_MEASURES, "the model has the measures of the file");
@@ -40,6 +42,19 @@ enum measure_unit measure_unit(enum measure measure) {
 
 const char *measure_name(enum measure measure) {
     return MEASURES[measure].name;
+}
+
+const char *measure_word(enum measure measure) {
+    return MEASURES[measure].word;
+}
+
+bool measure_find(const char *name, enum measure *measure) {
+    for (enum measure i = 0; i < MEASURE_SHOWN; i++)
+        if (strcmp(name, MEASURES[i].word) == 0 || strcmp(name, MEASURES[i].name) == 0) {
+            *measure = i;
+            return true;
+        }
+    return false;
 }
 
 static bool make_first_items(struct profile *profile) {

@@ -44,6 +44,10 @@ enum measure_unit { UNIT_COUNT, UNIT_NS, UNIT_BYTES };
 enum measure_unit measure_unit(enum measure measure);
 /* Its name without a unit, such as "cpu_python" or "alloc_count". */
 const char *measure_name(enum measure measure);
+/* The word a user asks for it with: "python", "alloc". */
+const char *measure_word(enum measure measure);
+/* By either of them, of those that are shown; false: there is none. */
+bool measure_find(const char *name, enum measure *measure);
 
 /* Text here is NUL-terminated UTF-8, whatever the target's bytes were: what is none became \xNN. Equal texts are
  * the same pointer within a profile. "" when there is none. */

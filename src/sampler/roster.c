@@ -292,6 +292,14 @@ static void merge_process(struct roster_process *process, const struct sampled_p
         process->merged.parent_pid = told->parent_pid;
 }
 
+/* It is borrowed from who knows it, and may be found late. */
+static void merge_library(struct roster_process *process) {
+    process->merged.library = NULL;
+    for (int i = 0; i < SIDES; i++)
+        if (process->sides[i] != NULL && process->sides[i]->library != NULL)
+            process->merged.library = process->sides[i]->library;
+}
+
 static enum status process_started(struct sample_sink *sink, struct sampled_process *told) {
     struct side *side = side_of(sink);
     struct roster *roster = side->roster;
@@ -305,6 +313,7 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
     told->receiver = process;
     merge_process(process, told);
     note_company(process, clock_monotonic_ns());
+    merge_library(process);
     return roster->sink->process_started(roster->sink, &process->merged);
 }
 
@@ -325,6 +334,7 @@ static enum status process_ended(struct sample_sink *sink, struct sampled_proces
     told->receiver = NULL;
     process->merged.process = other != NULL ? other->process : NULL;
     process->merged.command = other != NULL ? other->command : NULL;
+    merge_library(process);
     uint64_t now_ns = clock_monotonic_ns();
     uint64_t end_ns = told->end_ns != 0 ? told->end_ns : now_ns;
     process->merged.end_ns = end_ns > process->merged.end_ns ? end_ns : process->merged.end_ns;
@@ -340,6 +350,7 @@ static enum status take_sample(struct sample_sink *sink, const struct sample *to
     struct roster_thread *thread = told->thread->receiver;
     struct sample sample = *told;
     take_cpu(thread, told->thread, side->index);
+    merge_library(told->thread->process->receiver);
     sample.thread = &thread->merged;
     return side->roster->sink->sample(side->roster->sink, &sample);
 }

@@ -45,6 +45,7 @@ struct sampled_process {
     uint32_t version; /* PY_VERSION_HEX */
     bool free_threaded;
     char **command;
+    const char *library; /* the folder of its standard library; NULL: not known (yet) */
     uint64_t start_ns;
     uint64_t start_unix_ns;
     uint64_t end_ns; /* set before it is told to have ended; 0: at that moment */

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/memory_meter.h"
 #include "base/memory_pages.h"
+#include "cpython/library.h"
 #include "sampler/attach_runtime.h"
 #include "sampler/native_ids.h"
 #include "sampler/target_thread.h"
@@ -12,6 +13,9 @@
 
 /* Interpreters and what they say of the GIL and the collector: often, but not at every look of a fast rate. */
 static const uint64_t INTERP_PERIOD_NS = NS_PER_MS;
+/* How long to look for the standard library: a program may do without. */
+static const uint64_t LIBRARY_SEARCH_NS = 2 * NS_PER_S;
+enum { MAX_LIBRARY_BYTES = 1 << 14 };
 /* Threads that come and go are noticed by counts and list heads; this is for what those do not show (names). */
 static const uint64_t LIST_PERIOD_NS = NS_PER_S;
 static const uint64_t SETTLE_FIRST_NS = NS_PER_MS;
@@ -60,6 +64,8 @@ struct target {
     uint64_t settle_ns;      /* the same while there are threads of which not all is known */
     uint64_t reopened_ns;
     unsigned exec_count; /* when the runtime was opened */
+    uint64_t opened_ns;
+    char *library; /* sampled.library */
     uint64_t epoch_ns;
     uint64_t lost_ns; /* since when it is `lost` */
     bool started;
@@ -67,6 +73,24 @@ struct target {
     bool listed_once;
     bool list_stale; /* threads came or went */
 };
+
+static void forget_library(struct target *target) {
+    free(target->library);
+    target->sampled.library = target->library = NULL;
+}
+
+/* The program may be about to import it. */
+static void find_library(struct target *target, uint64_t now_ns) {
+    struct buffer folder;
+    if (target->library != NULL || target->interp_count == 0 || now_ns - target->opened_ns > LIBRARY_SEARCH_NS)
+        return;
+    buffer_init(&folder, MAX_LIBRARY_BYTES);
+    /* The main interpreter is the oldest, the last in the list (Python/pystate.c). */
+    const struct interp *first = &target->interps[target->interp_count - 1];
+    if (library_read_folder(&target->runtime, first, &folder) == STATUS_OK)
+        target->sampled.library = target->library = strdup(buffer_text(&folder));
+    buffer_release(&folder);
+}
 
 static enum status open_runtime(struct target *target, struct error *error) {
     memory_pages_clear(&target->pages);
@@ -78,6 +102,8 @@ static enum status open_runtime(struct target *target, struct error *error) {
         return error_set(error, STATUS_TORN, "process %d has no interpreter (yet)", (int)target->sampled.pid);
     target->sampled.version = target->runtime.version;
     target->sampled.free_threaded = target->runtime.layout.free_threaded;
+    target->opened_ns = clock_monotonic_ns();
+    forget_library(target);
     process_forget_command(target->process);
     target->sampled.command = process_command(target->process);
     target->list_stale = true;
@@ -186,6 +212,7 @@ enum status target_close(struct target *target) {
     memory_pages_release(&target->pages);
     arena_release(&target->names);
     process_free(target->process);
+    free(target->library);
     free(target->interps);
     free(target->threads);
     free(target);
@@ -491,6 +518,7 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
     bool is_other = process_exec_count(target->process) != target->exec_count;
     if (status != STATUS_OK || target->interp_count == 0 || is_other)
         return reopen(target, now_ns);
+    find_library(target, now_ns);
     uint64_t epoch_period_ns = target->codes.reused > 0 ? CHURN_PERIOD_NS : EPOCH_PERIOD_NS;
     if (now_ns - target->epoch_ns >= epoch_period_ns) {
         target->epoch_ns = now_ns;

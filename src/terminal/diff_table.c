@@ -15,7 +15,7 @@ enum { CHANGE_SHARE = 5 };
 struct table {
     const struct diff_table_options *options;
     struct profile_diff diff;
-    enum measure main;
+    enum measure measure; /* that figures are of now */
     struct buffer row;
     FILE *stream;
 };
@@ -33,8 +33,11 @@ static void put_row(struct table *table) {
     buffer_clear(&table->row);
 }
 
-static enum measure choose_measure(const struct profile_diff *diff) {
+/* As profile_main_measure chooses. */
+static enum measure main_measure(const struct profile_diff *diff) {
     static const enum measure wanted[] = {MEASURE_WALL_NS, MEASURE_CPU_NS, MEASURE_SAMPLES};
+    if (diff->taken[MEASURE_CPU_PYTHON_NS] && diff->taken[MEASURE_CPU_NS])
+        return MEASURE_CPU_NS;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         if (diff->taken[wanted[i]])
             return wanted[i];
@@ -42,7 +45,7 @@ static enum measure choose_measure(const struct profile_diff *diff) {
 }
 
 static uint64_t whole(const struct table *table) {
-    uint64_t before = table->diff.sums_before[table->main], after = table->diff.sums_after[table->main];
+    uint64_t before = table->diff.sums_before[table->measure], after = table->diff.sums_after[table->measure];
     return before > after ? before : after;
 }
 
@@ -53,8 +56,8 @@ static enum status append_change(struct table *table, uint64_t before, uint64_t 
     buffer_init(&amount, ROW_LIMIT_BYTES);
     enum status status = buffer_append_char(&amount, after > before ? '+' : '-');
     if (status == STATUS_OK)
-        status =
-            cell_append_amount(&amount, after > before ? after - before : before - after, measure_unit(table->main), 0);
+        status = cell_append_amount(&amount, after > before ? after - before : before - after,
+                                    measure_unit(table->measure), 0);
     if (status == STATUS_OK)
         status = buffer_append_format(&table->row, "%*s", CHANGE_WIDTH, before != after ? buffer_text(&amount) : "");
     buffer_release(&amount);
@@ -63,7 +66,7 @@ static enum status append_change(struct table *table, uint64_t before, uint64_t 
 
 /* Of the whole that was before, with a sign. */
 static enum status append_points(struct table *table, uint64_t before, uint64_t after) {
-    uint64_t all = table->diff.sums_before[table->main];
+    uint64_t all = table->diff.sums_before[table->measure];
     double points = all > 0 ? ((double)after - (double)before) * 100 / (double)all : 0;
     if (points > -0.05 && points < 0.05)
         return buffer_append_format(&table->row, "%9s", "");
@@ -72,7 +75,7 @@ static enum status append_points(struct table *table, uint64_t before, uint64_t 
 }
 
 static enum status append_figures(struct table *table, uint64_t before, uint64_t after) {
-    enum measure_unit unit = measure_unit(table->main);
+    enum measure_unit unit = measure_unit(table->measure);
     uint64_t change = before > after ? before - after : after - before;
     bool stands_out = (double)change * 50 >= (double)whole(table);
     TRY(cell_append_amount(&table->row, before, unit, CELL_AMOUNT_WIDTH));
@@ -86,8 +89,8 @@ static enum status append_figures(struct table *table, uint64_t before, uint64_t
 
 static enum status put_heads(struct table *table, const char *what) {
     putc('\n', table->stream);
-    TRY(buffer_append_format(&table->row, "%*s %*s%*s%9s  %s", CELL_AMOUNT_WIDTH, "before", CELL_AMOUNT_WIDTH, "after",
-                             CHANGE_WIDTH, "change", "of all", what));
+    TRY(buffer_append_format(&table->row, "%*s %*s%*s%9s  %s (%s)", CELL_AMOUNT_WIDTH, "before", CELL_AMOUNT_WIDTH,
+                             "after", CHANGE_WIDTH, "change", "of all", what, measure_word(table->measure)));
     put_row(table);
     return STATUS_OK;
 }
@@ -127,19 +130,38 @@ static enum status put_profile(struct table *table, const char *title, const str
     return STATUS_OK;
 }
 
+static enum status put_sum(struct table *table) {
+    TRY(append_figures(table, table->diff.sums_before[table->measure], table->diff.sums_after[table->measure]));
+    TRY(buffer_append_format(&table->row, "  in all (%s)", measure_word(table->measure)));
+    put_row(table);
+    return STATUS_OK;
+}
+
+/* The measure that rows are ranked by comes first. */
+static enum status put_sums(struct table *table) {
+    enum measure first = table->measure;
+    TRY(put_sum(table));
+    for (enum measure m = MEASURE_WALL_NS; m < MEASURE_SHOWN; m++) {
+        bool is_anything = table->diff.sums_before[m] > 0 || table->diff.sums_after[m] > 0;
+        table->measure = m;
+        if (m != first && table->diff.taken[m] && is_anything)
+            TRY(put_sum(table));
+    }
+    table->measure = first;
+    return STATUS_OK;
+}
+
 static enum status put_head(struct table *table, const struct profile *before, const struct profile *after) {
     TRY(put_profile(table, "before  ", before));
     TRY(put_profile(table, "after   ", after));
     if (table->diff.scale < 0.999 || table->diff.scale > 1.001) {
-        TRY(buffer_append_format(&table->row, "Figures of after are times %.4g, to the time that before was sampled.",
-                                 table->diff.scale));
+        TRY(buffer_append_format(
+            &table->row, "Figures of after are times %.4g, to the time that before was sampled (not so with --as-is).",
+            table->diff.scale));
         put_row(table);
     }
     putc('\n', table->stream);
-    TRY(append_figures(table, table->diff.sums_before[table->main], table->diff.sums_after[table->main]));
-    TRY(buffer_append_format(&table->row, "  in all (%s)", measure_name(table->main)));
-    put_row(table);
-    return STATUS_OK;
+    return put_sums(table);
 }
 
 /* ------------------------------------------------------------------------------------------------ rows -------- */
@@ -178,7 +200,7 @@ static enum status append_function(const struct diff_row *row, struct buffer *te
 static enum status put_one(struct table *table, const struct diff_row *row, bool is_line) {
     struct buffer text;
     buffer_init(&text, ROW_LIMIT_BYTES);
-    enum status status = append_figures(table, row->self_before[table->main], row->self_after[table->main]);
+    enum status status = append_figures(table, row->self_before[table->measure], row->self_after[table->measure]);
     if (status == STATUS_OK)
         status = buffer_append_text(&table->row, "  ");
     if (status == STATUS_OK)
@@ -207,7 +229,7 @@ static enum status put_rows(struct table *table, const struct diff_row *rows, si
     if (ranked == NULL)
         return STATUS_FAILED;
     for (size_t i = 0; i < count; i++) {
-        double change = diff_change(&rows[i], table->main);
+        double change = diff_change(&rows[i], table->measure);
         ranked[i] = (struct ranked){(uint64_t)(change < 0 ? -change : change), i};
     }
     qsort(ranked, count, sizeof ranked[0], compare_ranked);
@@ -217,8 +239,8 @@ static enum status put_rows(struct table *table, const struct diff_row *rows, si
         if (i < most && (double)ranked[i].change * 1000 >= (double)whole(table) * CHANGE_SHARE) {
             status = put_one(table, row, row->line > 0);
         } else {
-            before += row->self_before[table->main];
-            after += row->self_after[table->main];
+            before += row->self_before[table->measure];
+            after += row->self_after[table->measure];
             rest++;
         }
     }
@@ -228,18 +250,41 @@ static enum status put_rows(struct table *table, const struct diff_row *rows, si
     return status;
 }
 
+static bool is_worth_a_look(const struct table *table) {
+    for (size_t i = 0; i < table->diff.line_count; i++) {
+        double change = diff_change(&table->diff.lines[i], table->measure);
+        if ((change < 0 ? -change : change) * 1000 > (double)whole(table) * CHANGE_SHARE)
+            return true;
+    }
+    return false;
+}
+
+/* Lines by what else there is, where it has changed. */
+static enum status put_others(struct table *table, size_t lines) {
+    static const enum measure others[] = {MEASURE_CPU_NS,     MEASURE_WAIT_NS,    MEASURE_ALLOC_BYTES,
+                                          MEASURE_PEAK_BYTES, MEASURE_LIVE_BYTES, MEASURE_COPY_BYTES};
+    enum measure first = table->measure;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        table->measure = others[i];
+        if (others[i] != first && table->diff.taken[others[i]] && is_worth_a_look(table))
+            TRY(put_rows(table, table->diff.lines, table->diff.line_count, lines, "line"));
+    }
+    return STATUS_OK;
+}
+
 static enum status put_tables(struct table *table, const struct profile *before, const struct profile *after) {
     size_t lines = table->options->lines > 0 ? table->options->lines : DEFAULT_LINES;
     TRY(put_head(table, before, after));
     TRY(put_rows(table, table->diff.lines, table->diff.line_count, lines, "line"));
-    return put_rows(table, table->diff.functions, table->diff.function_count, FUNCTION_ROWS, "function");
+    TRY(put_rows(table, table->diff.functions, table->diff.function_count, FUNCTION_ROWS, "function"));
+    return table->options->measure == NULL ? put_others(table, lines) : STATUS_OK;
 }
 
 enum status diff_table_write(const struct profile *before, const struct profile *after,
                              const struct diff_table_options *options, FILE *stream, struct error *error) {
     struct table table = {.options = options, .stream = stream};
-    TRY(diff_profiles(before, after, options->attribute, &table.diff, error));
-    table.main = choose_measure(&table.diff);
+    TRY(diff_profiles(before, after, options->attribute, options->as_is, &table.diff, error));
+    table.measure = options->measure != NULL ? *options->measure : main_measure(&table.diff);
     buffer_init(&table.row, ROW_LIMIT_BYTES);
     enum status status = put_tables(&table, before, after);
     buffer_release(&table.row);

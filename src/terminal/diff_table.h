@@ -13,6 +13,8 @@ struct diff_table_options {
     size_t lines;                              /* at most so many; 0: as many as are worth a look */
     size_t width;                              /* columns of the terminal; 0: no limit */
     bool colour;
+    bool as_is;                  /* as diff_profiles has it */
+    const enum measure *measure; /* that rows are ranked by, and no other; NULL: by the main one, then by the others */
 };
 
 /* Only want of memory or a failed write makes it fail. */

@@ -517,6 +517,17 @@ def test_every_format(whole, tmp_path, name):
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"], "nothing is left beside the output"
 
 
+def test_the_format_follows_from_the_name_if_it_is_not_given(whole, tmp_path):
+    for name, options, check in (
+        ("out.json", [], check_json),
+        ("out.txt", [], check_table),
+        ("out.folded", [], check_collapsed),
+        ("out.folded", ["-f", "table"], check_table),
+    ):
+        assert strobe("report", *options, "-o", tmp_path / name, whole).returncode == harness.OK
+        check(tmp_path / name)
+
+
 def test_an_output_is_whole_or_not_there(whole, tmp_path):
     path = tmp_path / "out.json"
     path.write_text("old")

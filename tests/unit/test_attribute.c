@@ -1,6 +1,6 @@
 /* Profiles are written as stacks in words, "main:10 work:20 @json.loads:5": function:line, outermost first, in /app.py;
  * with an @ in the standard library, with a # in a file called /lib_b.py, with a ! without any file (the collector),
- * with a $ a native function of a library. */
+ * with a $ a native function of a library, with a % in the import machinery, with a ^ in a string. */
 #include "profile/attribute.h"
 
 #include "profile/build.h"
@@ -23,6 +23,8 @@ static const char *file_of(char mark) {
            : mark == '#' ? "/lib_b.py"
            : mark == '!' ? ""
            : mark == '$' ? "/usr/lib/libz.so"
+           : mark == '%' ? "<frozen importlib._bootstrap>"
+           : mark == '^' ? "<string>"
                          : "/app.py";
 }
 
@@ -32,7 +34,7 @@ static uint32_t stack_of(struct profile *profile, const char *words) {
     uint32_t stack = 0;
     (void)snprintf(copy, sizeof copy, "%s", words);
     for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
-        bool has_mark = strchr("@#!$", *word) != NULL;
+        bool has_mark = strchr("@#!$%^", *word) != NULL;
         char *line = strchr(word, ':');
         struct profile_frame_key key = {.kind = *word == '!'   ? CAPTURE_FRAME_GC
                                                 : *word == '$' ? CAPTURE_FRAME_NATIVE
@@ -134,6 +136,34 @@ static void test_recursion_counts_once(void **state) {
     assert_line(&result, "/app.py", 30, 0, 111);
     assert_function(&result, "f", 111, 111);
     assert_function(&result, "g", 0, 111);
+    attribution_release(&result);
+    profile_free(profile);
+}
+
+/* Without user code, too; and what is in a string is whose who runs it. */
+static void test_imports_are_the_importing_lines(void **state) {
+    (void)state;
+    struct profile *profile = new_profile();
+    struct attribution result;
+    add(profile, 0, "@a:5 %_find_and_load:1 %_call:2", 100);
+    add(profile, 0, "@a:5 %_find_and_load:1 @b:6 %_call:2", 10);
+    add(profile, 0, "%_run:3 %_call:4", 1);
+    add(profile, 0, "main:10 %_find_and_load:1 @b:6", 1000);
+    add(profile, 0, "@site:7 ^line:1", 5);
+    add(profile, 0, "@site:7 ^line:1 @c:8", 6);
+    add(profile, 0, "main:10 ^made:2", 7);
+    add(profile, 0, "main:10 @loads:9 ^__new__:3", 8);
+    attribute(profile, NULL, &result);
+    assert_line(&result, file_of('@'), 5, 100, 110);
+    assert_line(&result, file_of('@'), 6, 10, 10);
+    assert_line(&result, file_of('%'), 4, 1, 1);
+    assert_null(line_row(&result, file_of('%'), 2));
+    assert_line(&result, file_of('@'), 7, 0, 11);
+    assert_line(&result, file_of('^'), 1, 5, 11);
+    assert_line(&result, file_of('@'), 8, 6, 6);
+    assert_line(&result, file_of('^'), 2, 7, 7);
+    assert_line(&result, "/app.py", 10, 1008, 1015);
+    assert_int_equal(result.sums[MEASURE_CPU_NS], 1137);
     attribution_release(&result);
     profile_free(profile);
 }
@@ -375,7 +405,7 @@ static void test_a_difference_is_scaled_by_the_time_sampled(void **state) {
     add(after, 0, "main:10 fresh:40", 10);
     assert_int_equal(profile_add_value(before, 0, 0, MEASURE_WAIT_NS, 1), STATUS_OK);
     assert_int_equal(profile_add_value(after, 0, stack_of(after, "main:10"), MEASURE_LIVE_BYTES, 8), STATUS_OK);
-    assert_int_equal(diff_profiles(before, after, NULL, &diff, NULL), STATUS_OK);
+    assert_int_equal(diff_profiles(before, after, NULL, false, &diff, NULL), STATUS_OK);
     assert_true(diff.scale == 0.5);
     assert_true(diff.taken[MEASURE_CPU_NS]);
     assert_false(diff.taken[MEASURE_WAIT_NS]);
@@ -401,6 +431,7 @@ int main(void) {
         cmocka_unit_test(test_self_is_the_innermost_lines_and_total_has_its_callees),
         cmocka_unit_test(test_recursion_counts_once),
         cmocka_unit_test(test_library_code_is_charged_to_its_caller),
+        cmocka_unit_test(test_imports_are_the_importing_lines),
         cmocka_unit_test(test_a_stack_without_user_code_stands_for_itself),
         cmocka_unit_test(test_native_functions_are_their_callers_and_told_apart),
         cmocka_unit_test(test_a_native_function_stands_for_itself_where_nothing_called_it),

@@ -153,7 +153,7 @@ static enum status load_and_compare(const struct paths *paths) {
     if (status == STATUS_OK)
         status = profile_add_capture(after, paths->second, &KEEP, NULL);
     if (status == STATUS_OK)
-        status = diff_profiles(before, after, NULL, &diff, NULL);
+        status = diff_profiles(before, after, NULL, false, &diff, NULL);
     if (status == STATUS_OK)
         profile_diff_release(&diff);
     profile_free(before);

@@ -35,6 +35,9 @@ static void test_library_code_is_told_by_its_path(void **state) {
     assert_true(is_library(profile, "/app/python313.zip/os.py"));
     assert_true(is_library(profile, "<frozen importlib._bootstrap>"));
     assert_true(is_library(profile, "/opt/ours/x.py"));
+    assert_true(is_library(profile, "/opt/ours"));
+    assert_true(is_library(profile, "/home/u/.pex/installed_wheels/0/click-8.1-py3-none-any.whl/click/core.py"));
+    assert_true(is_library(profile, "/srv/old-1.0-py3.8.egg/old/__init__.py"));
     assert_true(is_library(profile, ""));
     assert_false(is_library(profile, "/opt/oursNot/x.py"));
     assert_false(is_library(profile, "/home/u/app.py"));

@@ -1,0 +1,17 @@
+/* What a command line runs. */
+#ifndef STROBE_CLI_PROGRAM_H
+#define STROBE_CLI_PROGRAM_H
+
+#include "process/process.h"
+
+/* The script (or folder, or archive) that a Python is told to run; NULL for a module, code, standard input, and for
+ * what is no Python by its name. */
+const char *program_script(char *const *command);
+/* The script or module; for what is no Python by its name (a shell, gunicorn), that. */
+const char *program_name(char *const *command);
+
+/* The absolute path of the script, as the process sees it, if it is nothing but what an installer (pip, uv, setuptools)
+ * puts into a bin folder to call a package's function. */
+enum status program_find_launcher(struct process *process, char *const *command, char *path, size_t capacity) MUST_USE;
+
+#endif

@@ -1,0 +1,192 @@
+"""What is the user's code and what is a library's, in the ways in which programs are installed; and whose native time is."""
+
+import stat
+import subprocess
+import sys
+import zipapp
+from pathlib import Path
+
+import pytest
+from harness import strobe
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import capture_reader  # noqa: E402
+
+BURN = """
+import time
+def burn(seconds=0.1):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(300))
+"""
+USER = """
+import installed, edited
+def own():
+    installed.burn()
+def through():
+    edited.burn()
+def plain(text="[1, 2, 3]" * 1):
+    import json, time
+    end = time.thread_time() + 0.1
+    while time.thread_time() < end:
+        json.loads(text)
+own()
+through()
+plain()
+"""
+# As pip makes them.
+LAUNCHER = """#!{python}
+# -*- coding: utf-8 -*-
+import re
+import sys
+from installed import main
+if __name__ == '__main__':
+    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
+    sys.exit(main())
+"""
+PACKAGE = BURN + """
+def main():
+    burn()
+"""
+
+
+class Installation:
+    """A virtual environment with a package installed, one installed to be edited, and a program of the user's in it."""
+
+    def __init__(self, python, folder):
+        self.prefix = folder / "app"
+        subprocess.run([python.path, "-m", "venv", "--without-pip", self.prefix], check=True, timeout=60)
+        self.python = self.prefix / "bin" / "python"
+        (site,) = self.prefix.glob("lib/python3.*/site-packages")
+        self.package = site / "installed"
+        self.package.mkdir()
+        (self.package / "__init__.py").write_text(PACKAGE)
+        (self.package / "__main__.py").write_text("from installed import main\nmain()\n")
+        self.edited = folder / "project" / "src" / "edited.py"
+        self.edited.parent.mkdir(parents=True)
+        self.edited.write_text(BURN)
+        (site / "edited.pth").write_text(f"{self.edited.parent}\n")
+        # In the prefix, as where /opt/app/bin/python runs /opt/app/program.py.
+        self.program = self.prefix / "program.py"
+        self.program.write_text(USER)
+        self.launcher = self.prefix / "bin" / "tool"
+        self.launcher.write_text(LAUNCHER.format(python=self.python))
+        self.launcher.chmod(self.launcher.stat().st_mode | stat.S_IXUSR)
+
+
+class Ran:
+    def __init__(self, folder, way, *command):
+        self.capture = folder / "capture.strobe"
+        options = ["--cpu-only"] if not way else way
+        result = strobe("run", *options, "--capture", self.capture, "--", *command, cwd=folder)
+        assert result.returncode == 0, result
+        self.report = strobe("report", "-f", "json", self.capture).json()
+
+    def cpu(self):
+        """CPU seconds by file and function, of what has any to speak of."""
+        spent = {}
+        for file in self.report["files"]:
+            for line in file["lines"]:
+                key = file["path"], line["function"]
+                spent[key] = spent.get(key, 0) + line["self_cpu_s"]
+        return {key: seconds for key, seconds in spent.items() if seconds > 0.03}
+
+    def processes(self):
+        return [r for r in capture_reader.Capture(self.capture.read_bytes()).records() if r["record"] == "process"]
+
+
+def assert_charged(installation, folder, way):
+    ran = Ran(folder, way, installation.python, installation.program)
+    program, edited = str(installation.program), str(installation.edited)
+    assert set(ran.cpu()) == {(program, "own"), (edited, "burn"), (program, "plain")}
+
+
+def test_a_program_in_a_prefix_of_its_own(python, tmp_path):
+    assert_charged(Installation(python, tmp_path), tmp_path, [])
+
+
+def test_what_is_installed(any_python, tmp_path):
+    """Seen from outside; and run itself: where no code is the user's, lines stand for themselves, and not for what
+    started them."""
+    installation = Installation(any_python, tmp_path)
+    assert_charged(installation, tmp_path, ["--no-agent"])
+    for command in ([installation.python, "-m", "installed"], [installation.launcher]):
+        ran = Ran(tmp_path, [], *command)
+        assert set(ran.cpu()) == {(str(installation.package / "__init__.py"), "burn")}, command
+
+
+def test_an_archive(any_python, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "__main__.py").write_text(BURN + "burn()\n")
+    archive = tmp_path / "app.pyz"
+    zipapp.create_archive(source, archive)
+    assert set(Ran(tmp_path, [], any_python.path, archive).cpu()) == {(f"{archive}/__main__.py", "burn")}
+
+
+def test_the_standard_library_is_where_the_interpreter_has_it(python, tmp_path):
+    """As it says itself; and nothing else, above all no prefix."""
+    program = "import os, time; print(os.path.dirname(os.__file__), flush=True); time.sleep(0.05)"
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    for way in ([], ["--no-agent"]):
+        capture = tmp_path / "capture.strobe"
+        options = ["--cpu-only"] if not way else way
+        result = strobe("run", *options, "--capture", capture, "--", python.path, script, cwd=tmp_path)
+        records = capture_reader.Capture(capture.read_bytes()).records()
+        told = [record["libraries"] for record in records if record["record"] == "process"]
+        assert told[-1] == [result.stdout.strip()], (way, told)
+
+
+MADE = """
+import dataclasses, time
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int
+    z: int = 0
+def make():
+    end = time.thread_time() + 0.2
+    while time.thread_time() < end:
+        for i in range(100): Point(i, i, i)
+make()
+"""
+
+
+def test_methods_that_a_library_wrote(any_python, tmp_path):
+    """A dataclass's __init__ is nobody's line; code in a string is its author's."""
+    script = tmp_path / "made.py"
+    script.write_text(MADE)
+    assert {file for file, _ in Ran(tmp_path, [], any_python.path, script).cpu()} == {str(script)}
+    assert {file for file, _ in Ran(tmp_path, [], any_python.path, "-c", BURN + "burn()").cpu()} == {"<string>"}
+
+
+MIXED = BURN + """
+import os, zlib
+zero = os.open("/dev/zero", os.O_RDONLY)
+end = time.thread_time() + 0.2
+while time.thread_time() < end:
+    zlib.crc32(os.read(zero, 1 << 16))
+"""
+NATIVE_FRAME, PARTS, NATIVE_PART = 1, ("3", "4", "5"), "4"
+
+
+def test_a_native_function_has_native_time_alone(python, tmp_path):
+    """What a look at it stands for besides, of Python and of the kernel, is the line's; and it is one look all the same."""
+    script = tmp_path / "mixed.py"
+    script.write_text(MIXED)
+    ran = Ran(tmp_path, [], python.path, script)
+    looks, others, native_ns = set(), [], 0
+    for record in capture_reader.Capture(ran.capture.read_bytes()).records():
+        is_native = bool(record.get("stack")) and record["stack"][-1]["kind"] == NATIVE_FRAME
+        if record["record"] == "event" and is_native:
+            others += [part for part in PARTS if part != NATIVE_PART and record["values"].get(part)]
+        elif record["record"] == "sample":
+            looks.add((record["thread"], record["time_ns"]))
+            native_ns += is_native * record["weight_ns"]
+    assert native_ns > 0.02e9 and not others
+    lines = [row for file in ran.report["files"] for row in file["lines"]]
+    assert sum(row["samples"] for row in [*lines, ran.report["left_out"]]) == len(looks)
+    # Each amount is rounded to a tick of the capture.
+    told_s = sum(row["self_cpu_s"] for row in ran.report["native_functions"])
+    assert told_s == pytest.approx(native_ns / 1e9, abs=20e-6 * len(looks))
