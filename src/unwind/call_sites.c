@@ -35,6 +35,7 @@ static const uint64_t SEVERAL = 0;
 void call_sites_release(struct call_sites *sites) {
     map_release(&sites->sets_by_pair);
     map_release(&sites->callees);
+    map_release(&sites->called);
     free(sites->sets);
     *sites = (struct call_sites){0};
 }
@@ -42,6 +43,7 @@ void call_sites_release(struct call_sites *sites) {
 void call_sites_forget(struct call_sites *sites) {
     map_clear(&sites->sets_by_pair);
     map_clear(&sites->callees);
+    map_clear(&sites->called);
     sites->set_count = 0;
 }
 
@@ -100,9 +102,8 @@ static void note_in_set(struct site_set *set, int32_t instruction_bytes, enum ca
     site->weights[evidence] += site->weights[evidence] < MAX_WEIGHT;
 }
 
-/* Whether it is certain that something else, and only that, is called from there. */
-static bool excludes(const struct call_sites *sites, const struct code *caller, int32_t instruction_bytes,
-                     const struct code *callee) {
+bool call_sites_excludes(const struct call_sites *sites, const struct code *caller, int32_t instruction_bytes,
+                         const struct code *callee) {
     uint64_t serial = 0;
     return map_get(&sites->callees, place_key(caller, instruction_bytes), &serial) && serial != SEVERAL &&
            serial != callee->serial;
@@ -110,7 +111,11 @@ static bool excludes(const struct call_sites *sites, const struct code *caller, 
 
 static enum status note_callee(struct call_sites *sites, const struct code *caller, int32_t instruction_bytes,
                                const struct code *callee) {
-    uint64_t key = place_key(caller, instruction_bytes), serial = 0;
+    uint64_t key = place_key(caller, instruction_bytes), serial = 0, times = 0;
+    if (sites->called.count >= MAX_CALLEES)
+        map_clear(&sites->called);
+    (void)map_get(&sites->called, callee->serial, &times);
+    TRY(map_set(&sites->called, callee->serial, times + 1));
     if (map_get(&sites->callees, key, &serial))
         return serial == callee->serial || serial == SEVERAL ? STATUS_OK : map_set(&sites->callees, key, SEVERAL);
     if (sites->callees.count >= MAX_CALLEES)
@@ -122,7 +127,7 @@ enum status call_sites_note(struct call_sites *sites, const struct code *caller,
                             const struct code *callee, enum call_evidence evidence) {
     if (evidence == CALL_CERTAIN)
         TRY(note_callee(sites, caller, instruction_bytes, callee));
-    else if (evidence == CALL_LIKELY && excludes(sites, caller, instruction_bytes, callee))
+    else if (evidence == CALL_LIKELY && call_sites_excludes(sites, caller, instruction_bytes, callee))
         return STATUS_OK;
     struct site_set *set = find_set(sites, caller, callee);
     if (set == NULL)
@@ -158,6 +163,23 @@ bool call_sites_knows(const struct call_sites *sites, const struct code *caller,
     return false;
 }
 
+bool call_sites_calls(const struct call_sites *sites, const struct code *caller, const struct code *callee) {
+    const struct site_set *set = find_set(sites, caller, callee);
+    uint32_t most = 0;
+    return set != NULL && best_kind(set, &most) == CALL_CERTAIN && most >= SETTLED;
+}
+
+bool call_sites_calls_elsewhere(const struct call_sites *sites, const struct code *caller, const struct code *callee) {
+    const struct site_set *set = find_set(sites, caller, callee);
+    uint32_t most = 0;
+    uint64_t times = 0;
+    if (set == NULL)
+        return false;
+    if (best_kind(set, &most) == CALL_CERTAIN)
+        return most >= SETTLED;
+    return set->asked >= EAGER_QUESTIONS && map_get(&sites->called, callee->serial, &times) && times >= SETTLED;
+}
+
 bool call_sites_asks(struct call_sites *sites, const struct code *caller, const struct code *callee) {
     struct site_set *set = find_set(sites, caller, callee);
     if (set == NULL && add_set(sites, caller, callee, &set) != STATUS_OK)
@@ -191,7 +213,7 @@ static int32_t choose_in_set(const struct call_sites *sites, const struct site_s
         int32_t site = set->sites[i].instruction_bytes;
         uint32_t weight = set->sites[i].weights[kind];
         if (weight == 0 || weight < most / ratios[kind] ||
-            (kind == CALL_LIKELY && excludes(sites, caller, site, callee)))
+            (kind == CALL_LIKELY && call_sites_excludes(sites, caller, site, callee)))
             continue;
         if (chosen < 0 || is_nearer(site, chosen, instruction_bytes))
             chosen = site;
@@ -204,7 +226,7 @@ static int32_t find_place(const struct call_sites *sites, struct code_cache *cod
                           const struct code *callee, int32_t start, int32_t end) {
     for (int32_t i = end; i >= start; i -= CODE_UNIT_BYTES) {
         enum opcode_family family = code_cache_step(codes, caller, i).family;
-        if (family != OPCODE_OTHER && family != OPCODE_BY_THE_WAY && !excludes(sites, caller, i, callee))
+        if (family != OPCODE_OTHER && family != OPCODE_BY_THE_WAY && !call_sites_excludes(sites, caller, i, callee))
             return i;
     }
     return -1;

@@ -18,6 +18,7 @@ struct call_sites {
     size_t set_capacity;
     struct map sets_by_pair;
     struct map callees; /* what is certainly called from an instruction */
+    struct map called;  /* how often it was certain that code was called at all */
 };
 
 void call_sites_release(struct call_sites *sites);
@@ -30,6 +31,14 @@ enum status call_sites_note(struct call_sites *sites, const struct code *caller,
 /* Whether there is no doubt that `caller` calls `callee` from this instruction. */
 bool call_sites_knows(const struct call_sites *sites, const struct code *caller, int32_t instruction_bytes,
                       const struct code *callee);
+/* Whether it is certain that something else, and only that, is called from there. */
+bool call_sites_excludes(const struct call_sites *sites, const struct code *caller, int32_t instruction_bytes,
+                         const struct code *callee);
+/* Whether there is no doubt that `caller` calls `callee` from somewhere. */
+bool call_sites_calls(const struct call_sites *sites, const struct code *caller, const struct code *callee);
+/* Whether it is certain from where `caller` calls `callee`, or that others call it and, after many questions, this one
+ * was never found to. */
+bool call_sites_calls_elsewhere(const struct call_sites *sites, const struct code *caller, const struct code *callee);
 /* Whether it is worth a read to learn more of where `caller` calls `callee`: at first, then now and then. */
 bool call_sites_asks(struct call_sites *sites, const struct code *caller, const struct code *callee);
 /* Whether there is no doubt of an instruction from which it does, or no hope to learn of one soon. */

@@ -59,6 +59,27 @@ static struct seen_call describe_call(const struct tracked_frame *caller, const 
                               .instruction_bytes = caller->instruction_bytes};
 }
 
+/* The same the other way round: what an instruction calls. */
+static struct seen_call describe_site(const struct tracked_frame *caller, const struct tracked_frame *callee) {
+    return (struct seen_call){.key = seen_calls_key(~caller->path, (uint32_t)caller->instruction_bytes),
+                              .instruction_bytes = (int32_t)callee->code->serial};
+}
+
+/* Which instruction a frame stands on is copied before what it has called, which can be of a later call. Where one
+ * instruction hardly ever calls this, and another does, it is that one. */
+static void correct_site(struct walk *walk, const struct tracked_frame *callee) {
+    if (walk->tracker->paused || !callee->shown || walk->top == SIZE_MAX || walk->top + 1 != walk->count)
+        return;
+    const struct tracked_frame *caller = &walk->tracker->stack.frames[walk->top];
+    const struct seen_calls *calls = &walk->tracker->calls;
+    struct seen_call by_site = describe_site(caller, callee), by_path = describe_call(caller, callee, false);
+    if (!seen_calls_is_rare(calls, &by_site) || !seen_calls_is_rare(calls, &by_path))
+        return;
+    const struct seen_call *seen = seen_calls_recall(calls, by_path.key, caller->instruction_bytes + 1, false, 0);
+    if (seen != NULL && seen->instruction_bytes != caller->instruction_bytes)
+        walk_assume_site(walk, seen->instruction_bytes);
+}
+
 /* Whether the innermost frame so far, although its copy does not say so, has called the frame above it: that is copied
  * a little later, and the caller was seen to call it before. Then it stands where it stood then. */
 static bool recall_call(struct walk *walk, const struct tracked_frame *callee, const uint8_t *bytes) {
@@ -169,6 +190,7 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
     if (frame.previous == below) {
         if (!may_have_entered(walk, &tracked, bytes) && !recall_call(walk, &tracked, bytes))
             return STATUS_OK;
+        correct_site(walk, &tracked);
     } else {
         /* Through C, or from a generator that it runs. */
         if (walk_in_chunk(walk, frame.previous) || !tracked.shown)
@@ -280,6 +302,8 @@ static bool check_paths(const struct walk *walk) {
         if (caller == NULL || caller->code == NULL || frames[i].code == NULL)
             continue;
         call = describe_call(caller, &frames[i], true);
+        seen_calls_note(&tracker->calls, &call, true);
+        call = describe_site(caller, &frames[i]);
         seen_calls_note(&tracker->calls, &call, true);
     }
     return known || !tracker->slow;

@@ -1,66 +1,42 @@
 #include "unwind/linked_tracker.h"
 
-#include "base/bytes.h"
+#include "unwind/linked_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    /* Frames read along that were not part of the last stack. Each costs 0.2 µs a look. */
-    MAX_OTHERS = 24,
-    /* Frames whose caller changes, which are read first. */
-    MAX_SHIFTY = 12,
-    /* So many looks does a frame that was not seen stay read along, and a frame whose caller changed read first. */
-    MEMORY_LOOKS = 1024,
     MAX_CONTEXTS = 1 << 14,
     /* What was seen so many times less often than something else was not seen. */
     CONTEXT_RATIO = 10,
-    /* Of a frame, so many callers are remembered. */
-    SHIFTY_CALLERS = 4,
-    MAX_FRAMES = 1 << 20,
-    FIRST_CAPACITY = 64,
-    /* PyFrameState (Include/cpython/frameobject.h 3.10). While UNWINDING finalizers may be called. */
-    FRAME_EXECUTING = 0,
-    FRAME_UNWINDING = 2,
+    /* Of a chain that is not whole. */
+    MAX_BELIEVED = 64,
+    /* Calls of C that are counted as calls, on top of those that are always there. */
+    MAX_MORE_SURPLUS = 8,
+    /* What was seen so many times more often is believed against what the count of calls says. */
+    DEPTH_RATIO = 4,
+    /* Of a chain that was put together from what was read and what was recalled, so many frames are to have been read
+     * for it to be remembered. */
+    LEAST_BELIEVED = 4,
 };
 
-/* What was last read of a frame, and what is remembered of it. */
-struct linked_head {
-    remote_addr address;
-    uint8_t bytes[LINKED_HEAD_MAX_BYTES];
-    uint64_t read;                       /* the look of which the bytes are */
-    uint64_t chained;                    /* the look of which it was last part of the stack */
-    uint64_t ordered;                    /* the look after which it was put into the order */
-    uint64_t shifted;                    /* the look at which its caller was another than before; 0: never */
-    remote_addr callers[SHIFTY_CALLERS]; /* its callers when it was seen running, the last one first, */
-    remote_addr own_code;                /* and what it ran then itself */
-    uint32_t caller_index;               /* where its caller's head was found last */
-    bool is_first;                       /* was read first at the last look */
-    uint32_t depth;                      /* callers above it when it was last part of the stack */
-    bool shifty;                         /* is read first */
-    bool recursive;                      /* was seen called by its own code */
-    const struct code *code;             /* NULL: not looked up yet */
-    uint32_t code_epoch;
-    uint32_t next_free;
-};
-
-static const struct layout *layout_of(const struct linked_tracker *tracker) {
-    return &tracker->runtime->layout;
-}
+static const uint64_t NO_SURPLUS = UINT32_MAX;
 
 bool linked_tracker_supports(const struct runtime *runtime) {
     return layout_has(runtime->layout.thread.frame) && frame_head_size(&runtime->layout) <= LINKED_HEAD_MAX_BYTES;
 }
 
 void linked_tracker_init(struct linked_tracker *tracker, struct runtime *runtime, struct code_cache *codes) {
-    *tracker =
-        (struct linked_tracker){.runtime = runtime, .codes = codes, .study = {.runtime = runtime, .codes = codes}};
+    *tracker = (struct linked_tracker){
+        .runtime = runtime, .codes = codes, .least_surplus = NO_SURPLUS, .study = {.runtime = runtime, .codes = codes}};
 }
 
 void linked_tracker_release(struct linked_tracker *tracker) {
     tracked_stack_release(&tracker->stack);
     map_release(&tracker->by_address);
     map_release(&tracker->contexts);
+    map_release(&tracker->recursive_codes);
+    seen_chains_release(&tracker->chains);
     call_sites_release(&tracker->sites);
     free(tracker->heads);
     free(tracker->order);
@@ -69,166 +45,28 @@ void linked_tracker_release(struct linked_tracker *tracker) {
     *tracker = (struct linked_tracker){0};
 }
 
-static void forget_heads(struct linked_tracker *tracker) {
-    map_clear(&tracker->by_address);
-    tracker->head_count = 0;
-    tracker->free_head = 0;
-    tracker->order_count = 0;
-    tracker->shifty_count = 0;
-    tracker->chain_count = 0;
-}
-
 void linked_tracker_forget(struct linked_tracker *tracker) {
-    forget_heads(tracker);
+    linked_heads_forget(tracker);
     map_clear(&tracker->contexts);
+    map_clear(&tracker->recursive_codes);
+    seen_chains_forget(&tracker->chains);
     call_sites_forget(&tracker->sites);
     tracker->stack.count = 0;
     tracker->stack.unchanged = 0;
+    tracker->least_surplus = NO_SURPLUS;
     tracker->frame_type = 0;
-}
-
-/* Makes room for `count` items of an array. */
-static enum status reserve(void *array, size_t *capacity, size_t count, size_t item_bytes) {
-    if (count <= *capacity)
-        return STATUS_OK;
-    size_t wanted = *capacity > 0 ? *capacity : FIRST_CAPACITY;
-    while (wanted < count)
-        wanted *= 2;
-    void *items = NULL;
-    memcpy(&items, array, sizeof items);
-    items = realloc(items, wanted * item_bytes);
-    if (items == NULL)
-        return STATUS_FAILED;
-    memcpy(array, &items, sizeof items);
-    *capacity = wanted;
-    return STATUS_OK;
-}
-
-static enum status add_head(struct linked_tracker *tracker, remote_addr address, uint32_t *index) {
-    if (tracker->free_head != 0) {
-        *index = tracker->free_head - 1;
-    } else {
-        if (tracker->head_count >= MAX_FRAMES)
-            return STATUS_LIMIT;
-        TRY(reserve(&tracker->heads, &tracker->head_capacity, tracker->head_count + 1, sizeof tracker->heads[0]));
-        *index = (uint32_t)tracker->head_count;
-    }
-    TRY(reserve(&tracker->order, &tracker->order_capacity, tracker->order_count + 1, sizeof tracker->order[0]));
-    TRY(map_set(&tracker->by_address, address, *index));
-    if (tracker->free_head != 0)
-        tracker->free_head = tracker->heads[*index].next_free;
-    else
-        tracker->head_count++;
-    tracker->heads[*index] = (struct linked_head){.address = address};
-    tracker->order[tracker->order_count++] = *index;
-    tracker->order_stale = true;
-    return STATUS_OK;
-}
-
-static void drop_head(struct linked_tracker *tracker, uint32_t index) {
-    struct linked_head *head = &tracker->heads[index];
-    (void)map_remove(&tracker->by_address, head->address);
-    head->address = 0;
-    head->next_free = tracker->free_head;
-    tracker->free_head = index + 1;
-}
-
-/* Which of the order is read right behind the pointer to the innermost frame, which is then read again: what holds for
- * both holds for the frame between. By turns all of them, to learn who calls whom and where; mostly that which can
- * mislead. */
-static size_t choose_first(const struct linked_tracker *tracker) {
-    if (tracker->order_count == 0 || (tracker->shifty_count > 0 && tracker->look % 2 == 0))
-        return 0;
-    return (size_t)(tracker->look / 2 % tracker->order_count);
-}
-
-/* Everything in one call: the thread state, all heads, and the pointer to the innermost frame again. */
-static enum status read_at_once(struct linked_tracker *tracker, struct thread_state *thread) {
-    size_t count = 0, span = thread_state_span(layout_of(tracker));
-    size_t head_bytes = frame_head_size(layout_of(tracker));
-    if (span > sizeof tracker->thread_bytes)
-        return STATUS_LIMIT;
-    TRY(reserve(&tracker->pieces, &tracker->piece_capacity, tracker->order_count + 3, sizeof tracker->pieces[0]));
-    struct memory_piece *pieces = tracker->pieces;
-    tracker->frame_meanwhile = 0;
-    pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
-    size_t first = choose_first(tracker);
-    for (size_t i = 0; i < tracker->order_count; i++) {
-        struct linked_head *head = &tracker->heads[tracker->order[i == 0 ? first : i <= first ? i - 1 : i]];
-        head->is_first = i == 0;
-        pieces[count++] = (struct memory_piece){head->address, head->bytes, head_bytes};
-        if (i == 0)
-            pieces[count++] =
-                (struct memory_piece){thread->frame_slot, &tracker->frame_meanwhile, sizeof tracker->frame_meanwhile};
-    }
-    pieces[count++] = (struct memory_piece){thread->frame_slot, &tracker->frame_after, sizeof tracker->frame_after};
-    tracker->look++;
-    TRY(memory_read_pieces(tracker->runtime->live, pieces, count));
-    for (size_t i = 0; i < tracker->order_count; i++) {
-        tracker->heads[tracker->order[i]].read = tracker->look;
-    }
-    thread_state_decode(layout_of(tracker), thread->address, tracker->thread_bytes, thread);
-    return STATUS_OK;
-}
-
-/* The type of frames is static: all of a process are of the same. */
-static enum status check_type(struct linked_tracker *tracker, const uint8_t *bytes) {
-    remote_addr type = load_u64(bytes + layout_of(tracker)->object.ob_type), name = 0;
-    char text[8];
-    if (type == tracker->frame_type && type != 0)
-        return STATUS_OK;
-    if (tracker->frame_type != 0)
-        return STATUS_TORN;
-    TRY(memory_read_u64(tracker->runtime->objects, type + layout_of(tracker)->type.tp_name, &name));
-    TRY(memory_read_cstring(tracker->runtime->objects, name, text, sizeof text));
-    if (strcmp(text, "frame") != 0)
-        return STATUS_TORN;
-    tracker->frame_type = type;
-    return STATUS_OK;
-}
-
-/* The head of the frame at `address` as of this look; `guess` is where it may be. */
-static enum status get_head(struct linked_tracker *tracker, remote_addr address, uint32_t guess, uint32_t *index) {
-    uint64_t known = 0;
-    if (guess < tracker->head_count && tracker->heads[guess].address == address)
-        *index = guess;
-    else if (map_get(&tracker->by_address, address, &known))
-        *index = (uint32_t)known;
-    else
-        TRY(add_head(tracker, address, index));
-    struct linked_head *head = &tracker->heads[*index];
-    if (head->read != tracker->look) {
-        TRY(memory_read(tracker->runtime->live, address, head->bytes, frame_head_size(layout_of(tracker))));
-        head->read = tracker->look;
-    }
-    return check_type(tracker, head->bytes);
-}
-
-static bool is_running(const struct linked_tracker *tracker, const struct linked_head *head) {
-    const struct layout_frame_object *fields = &layout_of(tracker)->frame_object;
-    if (layout_has(fields->f_executing))
-        return load_u8(head->bytes + fields->f_executing) != 0;
-    uint8_t state = load_u8(head->bytes + fields->f_state);
-    return state == FRAME_EXECUTING || state == FRAME_UNWINDING;
-}
-
-/* Whether a frame that runs stands at `address`. */
-static bool runs_at(struct linked_tracker *tracker, remote_addr address, uint32_t guess) {
-    uint32_t index = 0;
-    return address != 0 && address % 8 == 0 && get_head(tracker, address, guess, &index) == STATUS_OK &&
-           is_running(tracker, &tracker->heads[index]);
 }
 
 /* The innermost frame that runs of the stack that was there when all had been read; 0 when it is not known. */
 static remote_addr running_after(struct linked_tracker *tracker) {
     remote_addr address = tracker->frame_after;
-    for (unsigned hops = 0; hops < MAX_OTHERS && address != 0; hops++) {
+    for (unsigned hops = 0; hops < LINKED_MAX_OTHERS && address != 0; hops++) {
         uint32_t index = 0;
         struct frame frame;
-        if (get_head(tracker, address, UINT32_MAX, &index) != STATUS_OK ||
-            frame_decode(layout_of(tracker), address, tracker->heads[index].bytes, &frame) != STATUS_OK)
+        if (linked_heads_get(tracker, address, UINT32_MAX, &index) != STATUS_OK ||
+            frame_decode(linked_layout(tracker), address, tracker->heads[index].bytes, &frame) != STATUS_OK)
             return 0;
-        if (is_running(tracker, &tracker->heads[index]))
+        if (linked_head_runs(tracker, &tracker->heads[index]))
             return address;
         address = frame.previous;
     }
@@ -240,7 +78,7 @@ static enum status guess_caller(struct linked_tracker *tracker, uint32_t index, 
                                 remote_addr *caller) {
     const struct linked_head head = tracker->heads[index];
     *caller = frame->previous;
-    if (runs_at(tracker, frame->previous, head.caller_index))
+    if (linked_heads_runs_at(tracker, frame->previous, head.caller_index))
         return STATUS_OK;
     /* It may have been left as well; then its own caller is looked for in the same way. */
     *caller = head.callers[0];
@@ -259,7 +97,7 @@ static void remember_caller(struct linked_tracker *tracker, struct linked_head *
     if (head->own_code != 0 && (head->own_code != frame->code || head->callers[0] != frame->previous))
         head->shifted = tracker->look;
     head->own_code = frame->code;
-    while (place < SHIFTY_CALLERS - 1 && head->callers[place] != frame->previous)
+    while (place < LINKED_CALLERS - 1 && head->callers[place] != frame->previous)
         place++;
     memmove(head->callers + 1, head->callers, place * sizeof head->callers[0]);
     head->callers[0] = frame->previous;
@@ -271,8 +109,8 @@ static enum status context_key(struct linked_tracker *tracker, remote_addr calle
     uint32_t index = 0;
     uint64_t caller_code = 0;
     if (caller != 0) {
-        TRY(get_head(tracker, caller, UINT32_MAX, &index));
-        caller_code = load_u64(tracker->heads[index].bytes + layout_of(tracker)->frame_object.f_code);
+        TRY(linked_heads_get(tracker, caller, UINT32_MAX, &index));
+        caller_code = load_u64(tracker->heads[index].bytes + linked_layout(tracker)->frame_object.f_code);
     }
     *key = ((caller_code * UINT64_C(0x9e3779b97f4a7c15)) ^ code) * UINT64_C(0xc2b2ae3d27d4eb4f) ^ callee;
     return STATUS_OK;
@@ -300,8 +138,8 @@ static enum status note_context(struct linked_tracker *tracker, remote_addr call
 
 static bool runs_code(struct linked_tracker *tracker, remote_addr address, remote_addr code) {
     uint32_t index = 0;
-    return get_head(tracker, address, UINT32_MAX, &index) == STATUS_OK &&
-           load_u64(tracker->heads[index].bytes + layout_of(tracker)->frame_object.f_code) == code;
+    return linked_heads_get(tracker, address, UINT32_MAX, &index) == STATUS_OK &&
+           load_u64(tracker->heads[index].bytes + linked_layout(tracker)->frame_object.f_code) == code;
 }
 
 /* A shifty frame may have been called again, by another, before it was read. If so, what it had called before tells: of
@@ -312,13 +150,13 @@ static enum status check_context(struct linked_tracker *tracker, uint32_t index,
     const struct linked_head head = tracker->heads[index];
     struct frame frame;
     if (callee == 0 || !head.shifty || tracker->paused ||
-        frame_decode(layout_of(tracker), head.address, head.bytes, &frame) != STATUS_OK)
+        frame_decode(linked_layout(tracker), head.address, head.bytes, &frame) != STATUS_OK)
         return STATUS_OK;
     if (certain)
-        return is_running(tracker, &head) ? note_context(tracker, frame.previous, frame.code, callee) : STATUS_OK;
+        return linked_head_runs(tracker, &head) ? note_context(tracker, frame.previous, frame.code, callee) : STATUS_OK;
     uint64_t weight = context_weight(tracker, frame.previous, frame.code, callee);
     remote_addr caller = 0;
-    for (size_t i = 0; i < SHIFTY_CALLERS; i++)
+    for (size_t i = 0; i < LINKED_CALLERS; i++)
         if (head.callers[i] != 0 && head.callers[i] != frame.previous) {
             uint64_t other = context_weight(tracker, head.callers[i], frame.code, callee);
             if (other > CONTEXT_RATIO * weight) {
@@ -330,7 +168,7 @@ static enum status check_context(struct linked_tracker *tracker, uint32_t index,
     if (caller != 0 && runs_code(tracker, caller, frame.code))
         return STATUS_TORN;
     if (caller != 0)
-        memcpy(tracker->heads[index].bytes + layout_of(tracker)->frame_object.f_back, &caller, sizeof caller);
+        memcpy(tracker->heads[index].bytes + linked_layout(tracker)->frame_object.f_back, &caller, sizeof caller);
     return STATUS_OK;
 }
 
@@ -338,7 +176,7 @@ static enum status find_caller(struct linked_tracker *tracker, uint32_t index, c
                                remote_addr *caller) {
     struct linked_head *head = &tracker->heads[index];
     *caller = frame->previous;
-    if (is_running(tracker, head)) {
+    if (linked_head_runs(tracker, head)) {
         remember_caller(tracker, head, frame);
         return STATUS_OK;
     }
@@ -353,39 +191,78 @@ static enum status find_caller(struct linked_tracker *tracker, uint32_t index, c
 
 static void note_place(struct linked_tracker *tracker, uint32_t index, size_t depth) {
     struct linked_head *head = &tracker->heads[index];
-    bool shifty = head->shifted != 0 && tracker->look - head->shifted < MEMORY_LOOKS;
+    bool shifty = head->shifted != 0 && tracker->look - head->shifted < LINKED_MEMORY_LOOKS;
     head->chained = tracker->look;
     tracker->order_stale |= head->depth != depth || head->shifty != shifty;
     head->depth = (uint32_t)depth;
     head->shifty = shifty;
 }
 
+static enum status add_to_chain(struct linked_tracker *tracker, uint32_t index) {
+    size_t count = tracker->chain_count;
+    TRY(linked_reserve(&tracker->chain, &tracker->chain_capacity, count + 1, sizeof tracker->chain[0]));
+    if (count > 0)
+        tracker->heads[tracker->chain[count - 1]].caller_index = index;
+    tracker->chain[tracker->chain_count++] = index;
+    return STATUS_OK;
+}
+
 /* Frames of recursive calls come from a list, so that each is now this call's, now that one's: what has been left says
- * nothing. */
+ * nothing, and what runs may have been called since by another. So a caller has to stand where it calls that, unless it
+ * has gone on since, and what it had called was no such frame. */
 static enum status check_recursion(struct linked_tracker *tracker, uint32_t index, const struct frame *frame,
                                    remote_addr callee) {
     struct linked_head *head = &tracker->heads[index];
-    if (tracker->chain_count == 0)
+    uint64_t times = 0;
+    if (frame->code == callee)
+        TRY(map_set(&tracker->recursive_codes, callee, 1));
+    head->recursive = map_get(&tracker->recursive_codes, frame->code, &times);
+    tracker->recursive |= head->recursive;
+    if (tracker->chain_count == 0 || tracker->paused || !head->recursive)
         return STATUS_OK;
     struct linked_head *below = &tracker->heads[tracker->chain[tracker->chain_count - 1]];
-    if (frame->code == callee)
-        head->recursive = below->recursive = true;
-    if (!head->recursive || tracker->paused)
-        return STATUS_OK;
-    return is_running(tracker, head) && is_running(tracker, below) ? STATUS_OK : STATUS_TORN;
+    TRY(linked_head_code(tracker, head, frame->code));
+    TRY(linked_head_code(tracker, below, callee));
+    if (!linked_head_runs(tracker, below)) {
+        bool known = call_sites_calls(&tracker->sites, head->code, below->code);
+        if (known && !below->recursive && linked_head_runs(tracker, head))
+            return STATUS_OK;
+        /* It was still this call's, most likely, where it has called that before. */
+        if (known)
+            TRY(add_to_chain(tracker, index));
+        return STATUS_TORN;
+    }
+    if (!linked_head_runs(tracker, head) || frame->instruction > head->code->bytecode_bytes)
+        return STATUS_TORN;
+    bool certain = false;
+    TRY(linked_sites_check(tracker, head, (int32_t)frame->instruction, below->code, &certain));
+    tracker->doubtful |= !certain;
+    return STATUS_OK;
 }
 
-/* The outermost frame is one that stays, and no generator's. */
+/* There cannot be more frames than the interpreter counts calls, nor many fewer (calls of C are counted, too) where all
+ * have called each other themselves. */
+static bool has_right_depth(const struct linked_tracker *tracker) {
+    if (tracker->chain_count > tracker->recursion_depth)
+        return false;
+    return tracker->doubtful ||
+           tracker->recursion_depth - tracker->chain_count <= tracker->least_surplus + MAX_MORE_SURPLUS;
+}
+
+/* The outermost frame is one that stays, and no generator's. There cannot be more frames than the interpreter counts
+ * calls. */
 static enum status check_end(const struct linked_tracker *tracker) {
     if (tracker->chain_count == 0)
         return STATUS_OK;
     const struct linked_head *head = &tracker->heads[tracker->chain[tracker->chain_count - 1]];
-    if (load_u64(head->bytes + layout_of(tracker)->frame_object.f_gen) != 0)
+    if (load_u64(head->bytes + linked_layout(tracker)->frame_object.f_gen) != 0)
         return STATUS_TORN;
-    return tracker->chain_count == 1 || is_running(tracker, head) ? STATUS_OK : STATUS_TORN;
+    if (tracker->recursive && !tracker->paused && !has_right_depth(tracker))
+        return STATUS_TORN;
+    return tracker->chain_count == 1 || linked_head_runs(tracker, head) ? STATUS_OK : STATUS_TORN;
 }
 
-/* Follows the chain from the innermost frame; tracker->chain is it. */
+/* Follows the chain from the innermost frame; tracker->chain is it, or as much of it as can be told. */
 static enum status follow(struct linked_tracker *tracker, remote_addr address) {
     /* Brent's way to notice a chain that bites its tail: compare with a frame left behind ever longer ago. */
     remote_addr left_behind = 0;
@@ -393,6 +270,8 @@ static enum status follow(struct linked_tracker *tracker, remote_addr address) {
     bool same_leaf = tracker->frame_meanwhile == address;
     remote_addr callee = 0;
     tracker->chain_count = 0;
+    tracker->recursive = false;
+    tracker->doubtful = false;
     while (address != 0) {
         size_t count = tracker->chain_count;
         uint32_t index = 0;
@@ -401,87 +280,78 @@ static enum status follow(struct linked_tracker *tracker, remote_addr address) {
             return STATUS_TORN;
         if ((count & (count - 1)) == 0)
             left_behind = address;
-        TRY(get_head(tracker, address, guess, &index));
+        TRY(linked_heads_get(tracker, address, guess, &index));
         TRY(check_context(tracker, index, same_leaf && tracker->heads[index].is_first, callee));
-        TRY(frame_decode(layout_of(tracker), address, tracker->heads[index].bytes, &frame));
+        TRY(frame_decode(linked_layout(tracker), address, tracker->heads[index].bytes, &frame));
         TRY(check_recursion(tracker, index, &frame, callee));
         callee = frame.code;
-        TRY(reserve(&tracker->chain, &tracker->chain_capacity, count + 1, sizeof tracker->chain[0]));
-        if (count > 0)
-            tracker->heads[tracker->chain[count - 1]].caller_index = index;
-        tracker->chain[tracker->chain_count++] = index;
+        TRY(add_to_chain(tracker, index));
         TRY(find_caller(tracker, index, &frame, &address));
         guess = tracker->heads[index].caller_index;
     }
-    TRY(check_end(tracker));
+    return check_end(tracker);
+}
+
+/* What is to be read next time when this chain was whole. */
+static enum status predict(struct linked_tracker *tracker) {
     for (size_t i = 0; i < tracker->chain_count; i++)
         note_place(tracker, tracker->chain[i], tracker->chain_count - 1 - i);
-    return STATUS_OK;
+    return linked_heads_predict(tracker);
 }
 
-static enum status get_code(struct linked_tracker *tracker, struct linked_head *head, remote_addr address) {
-    struct code_cache *codes = tracker->codes;
-    if (head->code != NULL && head->code->address == address && head->code_epoch == codes->epoch)
-        return STATUS_OK;
-    TRY(code_cache_get(codes, address, &head->code));
-    head->code_epoch = codes->epoch;
-    return STATUS_OK;
-}
-
-/* Whether the frame at `address` or one of its callers is `wanted`, as far as heads were read. */
-static bool leads_to(struct linked_tracker *tracker, remote_addr address, const struct linked_head *wanted) {
-    for (unsigned hops = 0; hops < MAX_OTHERS && address != 0; hops++) {
-        uint64_t index = 0;
-        if (address == wanted->address)
-            return true;
-        if (!map_get(&tracker->by_address, address, &index) || tracker->heads[index].read != tracker->look)
-            return false;
-        address = load_u64(tracker->heads[index].bytes + layout_of(tracker)->frame_object.f_back);
+/* So many of the innermost frames are believed of a chain that is not whole, and their codes. */
+static size_t list_believed(struct linked_tracker *tracker, const struct code *codes[MAX_BELIEVED]) {
+    size_t count = tracker->chain_count < MAX_BELIEVED ? tracker->chain_count : MAX_BELIEVED;
+    for (size_t i = 0; i < count; i++) {
+        struct linked_head *head = &tracker->heads[tracker->chain[i]];
+        remote_addr code = load_u64(head->bytes + linked_layout(tracker)->frame_object.f_code);
+        if (linked_head_code(tracker, head, code) != STATUS_OK)
+            return i;
+        codes[i] = head->code;
     }
-    return false;
+    return count;
 }
 
-/* Whether a caller was read while the frame it has called was on the stack: before and after, it was. */
-static bool is_caught_calling(struct linked_tracker *tracker, const struct linked_head *caller,
-                              const struct linked_head *callee) {
-    return caller->is_first && is_running(tracker, caller) && leads_to(tracker, tracker->frame_meanwhile, callee);
+/* Who called the outermost of the codes, of which the innermost is at that depth, or about: the interpreter counts a
+ * call just before it says which frame is the innermost, and calls of C, too. But then what the number says was seen
+ * far more seldom. */
+static uint32_t recall_about(struct linked_tracker *tracker, const struct code *const *codes, size_t count,
+                             size_t depth) {
+    const size_t depths[] = {depth, depth - (depth > 0), depth + 1};
+    uint64_t most = 0;
+    uint32_t found = 0;
+    for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++) {
+        uint64_t times = 0;
+        uint32_t link = seen_chains_recall(&tracker->chains, codes, count, depths[i], tracker->random, &times);
+        if (link == 0 || times <= most * DEPTH_RATIO)
+            continue;
+        most = times;
+        found = link;
+    }
+    return found;
 }
 
-/* Learns what a caller calls from where, by its own word; `callee` is what it has called in this look. */
-static enum status study_call(struct linked_tracker *tracker, const struct linked_head *caller,
-                              const struct code *callee) {
-    struct studied_call call;
-    enum status status = frame_study_call(&tracker->study, caller->address, &call);
-    if (status != STATUS_OK)
-        return status == STATUS_FAILED ? status : STATUS_OK;
-    if (!call.direct && call.callee != callee)
-        return STATUS_OK;
-    return call_sites_note(&tracker->sites, call.caller, call.instruction_bytes, call.callee,
-                           call.standing ? CALL_CERTAIN : CALL_COPIED);
-}
-
-/* Where a caller stood when it called, given where it stands now: *instruction_bytes. */
-static enum status place_caller(struct linked_tracker *tracker, const struct linked_head *caller,
-                                const struct linked_head *callee, int32_t *instruction_bytes) {
-    struct call_sites *sites = &tracker->sites;
-    if (call_sites_knows(sites, caller->code, *instruction_bytes, callee->code))
-        return STATUS_OK;
-    if (is_caught_calling(tracker, caller, callee))
-        TRY(call_sites_note(sites, caller->code, *instruction_bytes, callee->code, CALL_LIKELY));
-    if (call_sites_asks(sites, caller->code, callee->code))
-        TRY(study_call(tracker, caller, callee->code));
-    if (!tracker->last_attempt && !call_sites_is_settled(sites, caller->code, callee->code))
-        return STATUS_TORN;
-    *instruction_bytes = call_sites_guess(sites, tracker->codes, caller->code, callee->code, *instruction_bytes);
-    return STATUS_OK;
+/* The callers of those frames of a chain that can be told, from when such a stack was seen whole, and as many calls
+ * were counted. (That number was read along with the pointer to the innermost frame.) */
+static enum status recall_callers(struct linked_tracker *tracker) {
+    const struct code *codes[MAX_BELIEVED];
+    size_t count = list_believed(tracker, codes), depth = tracker->recursion_depth;
+    uint64_t times = 0;
+    tracker->random = tracker->random * 1664525 + 1013904223;
+    tracker->chain_count = count;
+    tracker->recalled = recall_about(tracker, codes, count, depth);
+    for (size_t i = 1; i < count && i <= depth && tracker->recalled == 0; i++)
+        tracker->recalled =
+            seen_chains_recall(&tracker->chains, codes + i, count - i, depth - i, tracker->random, &times);
+    return tracker->recalled != 0 ? STATUS_OK : STATUS_TORN;
 }
 
 /* What the frame at `index` of the chain shows. */
 static enum status show(struct linked_tracker *tracker, size_t index, struct tracked_frame *tracked) {
     struct linked_head *head = &tracker->heads[tracker->chain[index]];
     struct frame frame;
-    TRY(frame_decode(layout_of(tracker), head->address, head->bytes, &frame));
-    TRY(get_code(tracker, head, frame.code));
+    TRY(frame_decode(linked_layout(tracker), head->address, head->bytes, &frame));
+    TRY(linked_head_code(tracker, head, frame.code));
     int64_t offset = (int64_t)frame.instruction;
     if (offset > (int64_t)head->code->bytecode_bytes)
         return STATUS_TORN;
@@ -493,115 +363,96 @@ static enum status show(struct linked_tracker *tracker, size_t index, struct tra
     if (index == 0 || tracker->paused)
         return STATUS_OK;
     struct linked_head *callee = &tracker->heads[tracker->chain[index - 1]];
-    remote_addr callee_code = load_u64(callee->bytes + layout_of(tracker)->frame_object.f_code);
-    TRY(get_code(tracker, callee, callee_code));
-    return place_caller(tracker, head, callee, &tracked->instruction_bytes);
+    remote_addr callee_code = load_u64(callee->bytes + linked_layout(tracker)->frame_object.f_code);
+    TRY(linked_head_code(tracker, callee, callee_code));
+    return linked_sites_place(tracker, head, callee, &tracked->instruction_bytes);
 }
 
-/* Makes tracker->stack of the chain. */
-static enum status show_all(struct linked_tracker *tracker) {
+/* Puts a frame; *same counts those that are as they were. */
+static enum status put(struct linked_tracker *tracker, size_t index, const struct tracked_frame *tracked,
+                       size_t *same) {
     struct tracked_stack *stack = &tracker->stack;
-    size_t same = 0;
-    for (size_t i = 0; i < tracker->chain_count; i++) {
-        struct tracked_frame tracked;
-        enum status status = show(tracker, tracker->chain_count - 1 - i, &tracked);
-        const struct tracked_frame *old = same == i && i < stack->count ? &stack->frames[i] : NULL;
-        if (status == STATUS_OK && old != NULL && old->address == tracked.address && old->code == tracked.code &&
-            old->instruction_bytes == tracked.instruction_bytes)
-            same++;
-        else if (status == STATUS_OK)
-            status = tracked_stack_put(stack, i, &tracked);
-        if (status != STATUS_OK) {
-            stack->unchanged = stack->unchanged < same ? stack->unchanged : same;
-            stack->count = same;
-            return status;
-        }
-    }
-    stack->unchanged = stack->unchanged < same ? stack->unchanged : same;
-    stack->count = tracker->chain_count;
+    const struct tracked_frame *old = *same == index && index < stack->count ? &stack->frames[index] : NULL;
+    if (old == NULL || old->address != tracked->address || old->code != tracked->code ||
+        old->instruction_bytes != tracked->instruction_bytes)
+        return tracked_stack_put(stack, index, tracked);
+    ++*same;
     return STATUS_OK;
 }
 
-/* Takes the frames that are not part of this stack out of the order; drops those not seen for long, and those too many.
- * They end behind the chain, innermost first. */
-static enum status choose_others(struct linked_tracker *tracker, size_t *count) {
-    uint32_t others[MAX_OTHERS];
-    *count = 0;
-    for (size_t i = 0; i < tracker->order_count; i++) {
-        uint32_t index = tracker->order[i];
-        const struct linked_head *head = &tracker->heads[index];
-        if (head->chained == tracker->look)
-            continue;
-        size_t place = *count;
-        if (tracker->look - head->chained >= MEMORY_LOOKS) {
-            drop_head(tracker, index);
-            continue;
-        }
-        while (place > 0 && tracker->heads[others[place - 1]].chained < head->chained)
-            place--;
-        if (*count == MAX_OTHERS) {
-            drop_head(tracker, place == MAX_OTHERS ? index : others[MAX_OTHERS - 1]);
-            if (place == MAX_OTHERS)
-                continue;
-        } else {
-            (*count)++;
-        }
-        memmove(others + place + 1, others + place, (*count - 1 - place) * sizeof others[0]);
-        others[place] = index;
+/* The callers that were recalled. */
+static enum status show_recalled(struct linked_tracker *tracker, size_t count, size_t *same) {
+    const struct chain_link *links = tracker->chains.links;
+    uint32_t *order = NULL;
+    size_t capacity = 0;
+    enum status status = linked_reserve(&order, &capacity, count, sizeof order[0]);
+    size_t place = count;
+    for (uint32_t link = tracker->recalled; link != 0 && place > 0 && status == STATUS_OK; link = links[link].caller)
+        order[--place] = link;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        const struct chain_link *link = &links[order[i]];
+        struct tracked_frame tracked = {
+            .code = link->code, .instruction_bytes = link->instruction_bytes, .shown = true, .assumed = true};
+        status = put(tracker, i, &tracked, same);
     }
-    for (size_t i = 1; i < *count; i++) {
-        uint32_t index = others[i];
-        size_t place = i;
-        for (; place > 0 && tracker->heads[others[place - 1]].depth < tracker->heads[index].depth; place--)
-            others[place] = others[place - 1];
-        others[place] = index;
-    }
-    TRY(reserve(&tracker->chain, &tracker->chain_capacity, tracker->chain_count + *count, sizeof tracker->chain[0]));
-    if (*count > 0)
-        memcpy(tracker->chain + tracker->chain_count, others, *count * sizeof others[0]);
-    return STATUS_OK;
+    free(order);
+    return status;
 }
 
-/* Puts into the order, innermost first, the shifty ones of the chain and the others behind it, or the rest. */
-static size_t put_in_order(struct linked_tracker *tracker, size_t other_count, bool shifty, size_t count,
-                           size_t limit) {
-    const uint32_t *chain = tracker->chain;
-    const size_t end = tracker->chain_count, other_end = end + other_count;
-    for (size_t next = 0, other = end; next < end || other < other_end;) {
-        bool takes_other = next == end || (other < other_end &&
-                                           tracker->heads[chain[other]].depth > tracker->heads[chain[next]].depth);
-        uint32_t index = takes_other ? chain[other++] : chain[next++];
-        struct linked_head *head = &tracker->heads[index];
-        if (shifty && (!head->shifty || count == limit))
-            continue;
-        if (!shifty && head->ordered == tracker->look)
-            continue;
-        head->ordered = tracker->look;
-        tracker->order[count++] = index;
-    }
+static size_t count_recalled(const struct linked_tracker *tracker) {
+    size_t count = 0;
+    for (uint32_t link = tracker->recalled; link != 0; link = tracker->chains.links[link].caller)
+        count++;
     return count;
 }
 
-/* What to read next time, and in which order. What can mislead comes right behind the pointer to the innermost frame:
- * frames that have been called by now this, now that one. Then inner ones before outer ones, since they change sooner.
- */
-static enum status predict(struct linked_tracker *tracker) {
-    size_t other_count = 0;
-    if (!tracker->order_stale && tracker->look % MEMORY_LOOKS != 0)
+/* Makes tracker->stack of the chain, and of what was recalled. */
+static enum status show_all(struct linked_tracker *tracker) {
+    struct tracked_stack *stack = &tracker->stack;
+    size_t same = 0, outer_count = count_recalled(tracker), count = outer_count + tracker->chain_count;
+    enum status status = outer_count > 0 ? show_recalled(tracker, outer_count, &same) : STATUS_OK;
+    for (size_t i = outer_count; i < count && status == STATUS_OK; i++) {
+        struct tracked_frame tracked;
+        status = show(tracker, count - 1 - i, &tracked);
+        if (status == STATUS_OK)
+            status = put(tracker, i, &tracked, &same);
+    }
+    stack->unchanged = stack->unchanged < same ? stack->unchanged : same;
+    stack->count = status == STATUS_OK ? count : same;
+    return status;
+}
+
+/* Learns a chain that is of one time as far as can be told, also by its depth; who called frames that were recalled is
+ * no news. */
+static enum status learn_chain(struct linked_tracker *tracker) {
+    const struct tracked_stack *stack = &tracker->stack;
+    if (tracker->recursion_depth < stack->count)
         return STATUS_OK;
-    TRY(choose_others(tracker, &other_count));
-    size_t count = put_in_order(tracker, other_count, true, 0, MAX_SHIFTY);
-    tracker->shifty_count = count;
-    tracker->order_count = put_in_order(tracker, other_count, false, count, SIZE_MAX);
-    tracker->order_stale = false;
-    return STATUS_OK;
+    uint64_t surplus = tracker->recursion_depth - stack->count;
+    if (surplus < tracker->least_surplus)
+        tracker->least_surplus = surplus;
+    if (surplus > tracker->least_surplus)
+        return STATUS_OK;
+    return seen_chains_note(&tracker->chains, stack->frames, stack->count, (size_t)surplus + 1,
+                            stack->count - tracker->chain_count);
 }
 
 static enum status attempt(struct linked_tracker *tracker, struct thread_state *thread) {
-    TRY(read_at_once(tracker, thread));
-    TRY(follow(tracker, thread->frame));
+    tracker->recalled = 0;
+    TRY(linked_heads_read(tracker, thread));
+    enum status status = follow(tracker, thread->frame);
+    bool whole = status == STATUS_OK;
+    if (status == STATUS_TORN && tracker->recursive && !tracker->paused)
+        status = recall_callers(tracker);
+    TRY(status);
     TRY(show_all(tracker));
-    return predict(tracker);
+    if (whole && tracker->recursive && !tracker->doubtful && !tracker->paused)
+        TRY(learn_chain(tracker));
+    else if (!whole && !tracker->doubtful && tracker->chain_count >= LEAST_BELIEVED)
+        TRY(learn_chain(tracker));
+    tracker->deep = tracker->recursive;
+    /* Of what was recalled the frames are not known: those that were read are read again. */
+    return whole || tracker->order_count > 2 * tracker->stack.count + LINKED_MAX_OTHERS ? predict(tracker) : STATUS_OK;
 }
 
 enum status linked_tracker_look(struct linked_tracker *tracker, struct thread_state *thread, unsigned max_attempts) {
@@ -614,7 +465,7 @@ enum status linked_tracker_look(struct linked_tracker *tracker, struct thread_st
         status = attempt(tracker, thread);
         if (status == STATUS_UNREADABLE) {
             /* The memory of a frame has been given back. */
-            forget_heads(tracker);
+            linked_heads_forget(tracker);
             status = STATUS_TORN;
         }
     }

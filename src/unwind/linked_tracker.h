@@ -10,7 +10,11 @@
  * with the f_back of the last one. Where that is not so (the frame of a generator loses its f_back whenever it yields,
  * recursive calls take theirs from a free list which is linked by f_back, Objects/frameobject.c and genobject.c 3.8 to
  * 3.10), the caller is the one that it had when it was last seen running. And a caller that has moved on since did so
- * from the call before. */
+ * from the call before.
+ *
+ * The frames of recursive calls are another call's a moment later. Where such a chain turns out to be of two times,
+ * what was read soon after the pointer is believed, and the rest is as it was when such a stack, of the depth that the
+ * interpreter says it has, was seen whole. Looking again instead would favour what lasts long. */
 #ifndef STROBE_UNWIND_LINKED_TRACKER_H
 #define STROBE_UNWIND_LINKED_TRACKER_H
 
@@ -19,6 +23,7 @@
 #include "cpython/interp.h"
 #include "unwind/call_sites.h"
 #include "unwind/frame_study.h"
+#include "unwind/seen_chains.h"
 #include "unwind/tracked_stack.h"
 
 enum { LINKED_HEAD_MAX_BYTES = 128 };
@@ -39,15 +44,24 @@ struct linked_tracker {
     size_t head_capacity;
     uint32_t free_head; /* list of free slots, one higher; 0 is none */
     struct map by_address;
-    struct map contexts; /* what was called from what was called from what, for certain */
-    uint32_t *order;     /* of reading */
-    size_t shifty_count; /* so many of the order are such that their caller changes */
+    struct map contexts;        /* what was called from what was called from what, for certain */
+    uint64_t least_surplus;     /* of calls that the interpreter counted over frames that were seen */
+    struct map recursive_codes; /* addresses of code that was seen to call itself */
+    uint32_t *order;            /* of reading */
+    size_t shifty_count;        /* so many of the order are such that their caller changes */
     bool order_stale;
     size_t order_count;
     size_t order_capacity;
     uint32_t *chain; /* of this look, innermost first */
     size_t chain_count;
     size_t chain_capacity;
+    bool recursive;         /* this look's chain has frames of recursive calls */
+    bool deep;              /* the last one's had */
+    bool doubtful;          /* it is not certain that these have called each other */
+    size_t recursion_depth; /* calls that the interpreter counted when it said which frame is the innermost */
+    uint32_t recalled;      /* the link of `chains` that has called the chain; 0: it is whole */
+    uint32_t random;
+    struct seen_chains chains;
     struct call_sites sites;
     struct frame_study study;
     struct memory_piece *pieces;

@@ -8,6 +8,7 @@ enum {
     SETS = 256,
     WAYS = 8,
     TRUSTED_TIMES = 2,
+    OFTEN_TIMES = 16,
     MAX_TIMES = 1 << 12,
     /* Of what was seen with the same key, at least so much is to be one kind for that to be believed. */
     TRUSTED_RATIO = 8,
@@ -110,6 +111,17 @@ bool seen_calls_knows(const struct seen_calls *seen, const struct seen_call *cal
         all_times += set[i].key == call->key ? set[i].times : 0;
     }
     return times >= TRUSTED_TIMES && times * TRUSTED_RATIO >= all_times;
+}
+
+bool seen_calls_is_rare(const struct seen_calls *seen, const struct seen_call *call) {
+    const struct seen_call *set = seen->calls != NULL ? set_of(seen, call->key) : NULL;
+    uint32_t times = 0, all_times = 0;
+    for (size_t i = 0; set != NULL && i < WAYS; i++) {
+        if (is_same(&set[i], call, true))
+            times = set[i].times;
+        all_times += set[i].key == call->key ? set[i].times : 0;
+    }
+    return all_times >= OFTEN_TIMES && times * TRUSTED_RATIO < all_times;
 }
 
 bool seen_calls_is_plain(const struct seen_calls *seen, const struct seen_call *call) {

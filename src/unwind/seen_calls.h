@@ -44,6 +44,8 @@ void seen_calls_note(struct seen_calls *seen, const struct seen_call *call, bool
 /* Whether that call was seen more than once, and not just now and then among others with its key. */
 bool seen_calls_knows(const struct seen_calls *seen, const struct seen_call *call, bool has_callee);
 
+/* Whether other calls with its key were seen often, and that one only now and then. */
+bool seen_calls_is_rare(const struct seen_calls *seen, const struct seen_call *call);
 /* Whether that call was seen, more than once, without links, and from that instruction no other with its key. */
 bool seen_calls_is_plain(const struct seen_calls *seen, const struct seen_call *call);
 

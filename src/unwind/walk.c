@@ -69,8 +69,21 @@ enum status walk_resolve(const struct walk *walk, const struct frame *frame, uin
     return STATUS_OK;
 }
 
+/* Whether a frame is one more of a recursive call like those below it. */
+static bool is_once_more(const struct tracked_frame *frames, size_t index) {
+    return index >= 2 && frames[index].code != NULL && frames[index].code == frames[index - 1].code &&
+           frames[index].code == frames[index - 2].code &&
+           frames[index - 1].instruction_bytes == frames[index - 2].instruction_bytes;
+}
+
 void walk_set_path(struct walk *walk, size_t index) {
     struct tracked_frame *frames = walk->tracker->stack.frames;
+    /* What was seen of recursive calls holds for all depths: there would be too many paths to remember. */
+    if (is_once_more(frames, index)) {
+        frames[index].call = frames[index - 1].call;
+        frames[index].path = frames[index - 1].path;
+        return;
+    }
     uint32_t serial = frames[index].code != NULL ? frames[index].code->serial : 0;
     frames[index].call = seen_calls_key(index > 0 ? frames[index - 1].path : 0, serial);
     frames[index].path = seen_calls_path(frames[index].call, index > 0 ? frames[index - 1].instruction_bytes : 0);
