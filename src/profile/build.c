@@ -206,12 +206,16 @@ static enum status find_entry(struct profile *profile, uint32_t thread, uint32_t
     return STATUS_OK;
 }
 
+enum status builder_take_measure(struct profile *profile, uint32_t process, enum measure measure) {
+    profile->processes[process].taken |= UINT32_C(1) << measure;
+    if (profile->columns[measure] != NULL)
+        return STATUS_OK;
+    profile->columns[measure] = calloc(profile->builder->entry_capacity + 1, sizeof(uint64_t));
+    return profile->columns[measure] != NULL ? STATUS_OK : STATUS_FAILED;
+}
+
 static enum status add_to_entry(struct profile *profile, size_t entry, enum measure measure, uint64_t amount) {
-    if (profile->columns[measure] == NULL) {
-        profile->columns[measure] = calloc(profile->builder->entry_capacity, sizeof(uint64_t));
-        if (profile->columns[measure] == NULL)
-            return STATUS_FAILED;
-    }
+    TRY(builder_take_measure(profile, profile->threads[profile->entries[entry].thread].process, measure));
     profile->columns[measure][entry] = saturating_add(profile->columns[measure][entry], amount);
     return STATUS_OK;
 }

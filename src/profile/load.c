@@ -170,15 +170,6 @@ static bool is_cpu_part(uint32_t measure) {
     return measure == MEASURE_CPU_PYTHON_NS || measure == MEASURE_CPU_NATIVE_NS || measure == MEASURE_CPU_KERNEL_NS;
 }
 
-/* Who tells of allocations knows what became of them: what is never told is a true 0. */
-static enum status note_allocation(struct loader *loader, uint32_t thread, uint32_t stack) {
-    static const enum measure TAKEN[] = {MEASURE_PEAK_BYTES, MEASURE_LIVE_BYTES, MEASURE_PYTHON_BYTES,
-                                         MEASURE_TEMPORARY_BYTES, MEASURE_LIVE_COUNT};
-    for (size_t i = 0; i < sizeof TAKEN / sizeof TAKEN[0]; i++)
-        TRY(profile_add_value(loader->profile, thread, stack, TAKEN[i], 0));
-    return builder_note_allocator(loader->profile, thread, stack);
-}
-
 /* Who tells one part of the CPU time knows all: a part that never comes is a true 0. */
 static enum status add_event_value(struct loader *loader, const struct capture_event *event, uint32_t thread,
                                    const struct capture_value *value) {
@@ -189,7 +180,7 @@ static enum status add_event_value(struct loader *loader, const struct capture_e
         for (enum measure part = MEASURE_CPU_PYTHON_NS; part <= MEASURE_CPU_KERNEL_NS; part++)
             TRY(profile_add_value(loader->profile, thread, stack, part, 0));
     if (value->measure == MEASURE_ALLOC_BYTES)
-        TRY(note_allocation(loader, thread, stack));
+        TRY(builder_note_allocator(loader->profile, thread, stack));
     return profile_add_value(loader->profile, thread, stack, (enum measure)value->measure, value->amount);
 }
 

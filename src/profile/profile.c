@@ -33,6 +33,7 @@ static const struct measure_facts {
 };
 
 _Static_assert((int)MEASURE_COUNT == (int)CAPTURE_MEASURES, "the model has the measures of the file");
+_Static_assert(MEASURE_COUNT <= 32, "a process has a bit for each measure");
 
 enum measure_unit measure_unit(enum measure measure) {
     return MEASURES[measure].unit;
@@ -88,7 +89,7 @@ static void free_builder(struct profile_builder *builder) {
     digest_map_release(&builder->entries);
     digest_map_release(&builder->allocators);
     buffer_release(&builder->safe);
-    leak_watch_release(&builder->leaks);
+    held_watch_release(&builder->held);
     free(builder->text_list);
     free(builder);
 }
@@ -113,6 +114,10 @@ void profile_free(struct profile *profile) {
 
 bool profile_has(const struct profile *profile, enum measure measure) {
     return profile->columns[measure] != NULL;
+}
+
+bool profile_process_has(const struct profile *profile, uint32_t process, enum measure measure) {
+    return (profile->processes[process].taken >> measure & 1) != 0;
 }
 
 uint64_t profile_value(const struct profile *profile, size_t entry, enum measure measure) {

@@ -98,6 +98,7 @@ struct profile_process {
     const char **libraries;
     size_t library_count;
     struct profile_memory memory;
+    uint32_t taken; /* bit by measure: profile_process_has */
 };
 
 struct profile_thread {
@@ -176,6 +177,8 @@ enum status profile_add_capture_bytes(struct profile *profile, const uint8_t *by
                                       const struct profile_load_options *options, struct error *error) MUST_USE;
 
 bool profile_has(const struct profile *profile, enum measure measure);
+/* Whether it was taken of this process, where others may be in the same profile. */
+bool profile_process_has(const struct profile *profile, uint32_t process, enum measure measure);
 /* 0 when the measure was not taken: ask profile_has. */
 uint64_t profile_value(const struct profile *profile, size_t entry, enum measure measure);
 uint64_t profile_total(const struct profile *profile, enum measure measure);
