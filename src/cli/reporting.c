@@ -105,7 +105,7 @@ static enum status write_report(const struct profile *profile, const struct repo
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     enum status status;
     if (options->format != NULL) {
-        struct export_options export = {&attribute, line_of_source, sources};
+        struct export_options export = {&attribute, line_of_source, sources, !options->idle};
         status = options->format->write(profile, &export, stream, error);
     } else {
         struct report_table_options table = {&attribute, sources, options->lines, report_terminal_width(stream),
@@ -118,7 +118,8 @@ static enum status write_report(const struct profile *profile, const struct repo
 
 /* Formats that show waiting as such are given all; in the others time is CPU time unless the user wants both. */
 static bool leaves_out_idle(const struct report_options *options) {
-    return !options->idle && options->format != NULL && strcmp(options->format->name, "json") != 0;
+    return !options->idle && options->format != NULL && strcmp(options->format->name, "json") != 0 &&
+           strcmp(options->format->name, "html") != 0;
 }
 
 enum status report_load_capture(struct profile *profile, const char *path, const struct profile_load_options *how,

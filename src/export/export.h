@@ -21,6 +21,7 @@ struct export_options {
     const struct attribute_options *attribute;
     export_source_fn *source; /* NULL: no source text */
     void *source_context;
+    bool prefers_cpu; /* where waiting is shown for itself, CPU time comes first */
 };
 
 /* Streams the profile. A failed write to the stream is STATUS_FAILED too. What was written by then is of no use:

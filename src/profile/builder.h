@@ -38,6 +38,8 @@ enum status builder_note_allocator(struct profile *profile, uint32_t thread, uin
 void builder_finish_memory(struct profile *profile);
 /* Something of a process was seen at this time of the profile's time line. */
 void builder_note_time(struct profile *profile, uint32_t process, uint64_t time_ns);
+/* A thread was seen with this stack. */
+void builder_note_look(struct profile *profile, uint32_t process, uint32_t stack, uint64_t time_ns);
 /* Sums up what is known per process, sorts the samples, and tells library code by all that is known by now. */
 void builder_finish(struct profile *profile);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 enum { MAX_PATHS = 1 << 17, ALL_POINTS = 1 << 18, MIN_POINTS = 16, MAX_POINTS = 200, COUNT_POINTS = 16 };
+enum { SHORT_NS = 100000000, USUAL_TICKS = 25 };
 
 void held_watch_release(struct held_watch *watch) {
     for (size_t i = 0; i < watch->path_count; i++) {
@@ -81,6 +82,14 @@ static enum status note_path(struct held_watch *watch, struct held_path *path, u
     return note(&path->bytes, limit, before_ns, now_ns, path->now_bytes);
 }
 
+/* Until when it was as at the tick before. While nothing changes there are no ticks: what comes after a long pause has
+ * come at its end. */
+static uint64_t begin_of_step(const struct held_span *span, uint64_t time_ns) {
+    uint64_t age_ns = time_ns > span->first_ns ? time_ns - span->first_ns : 0;
+    uint64_t longest_ns = age_ns / USUAL_TICKS > SHORT_NS ? age_ns / USUAL_TICKS : SHORT_NS;
+    return span->last_ns + longest_ns < time_ns ? time_ns - longest_ns : span->last_ns;
+}
+
 enum status held_watch_tick(struct held_watch *watch, uint32_t process, uint64_t time_ns) {
     while (watch->span_count <= process) {
         TRY(builder_reserve((void **)&watch->spans, watch->span_count, &watch->span_capacity, sizeof watch->spans[0]));
@@ -88,7 +97,8 @@ enum status held_watch_tick(struct held_watch *watch, uint32_t process, uint64_t
     }
     struct held_span *span = &watch->spans[process];
     if (!span->has_begun)
-        *span = (struct held_span){true, time_ns, time_ns};
+        *span = (struct held_span){true, time_ns, time_ns, time_ns};
+    uint64_t before_ns = begin_of_step(span, time_ns);
     size_t kept = 0;
     for (size_t i = 0; i < watch->changed_count; i++) {
         struct held_path *path = &watch->paths[watch->changed[i]];
@@ -97,7 +107,8 @@ enum status held_watch_tick(struct held_watch *watch, uint32_t process, uint64_t
             continue;
         }
         path->is_changed = false;
-        TRY(note_path(watch, path, span->last_ns, time_ns));
+        span->last_change_ns = time_ns;
+        TRY(note_path(watch, path, before_ns, time_ns));
     }
     watch->changed_count = kept;
     span->last_ns = time_ns > span->last_ns ? time_ns : span->last_ns;

@@ -19,6 +19,7 @@ struct held_path {
 struct held_span {
     bool has_begun;
     uint64_t first_ns, last_ns;
+    uint64_t last_change_ns;
 };
 
 /* Zero-initialised is empty. */

@@ -20,13 +20,12 @@ static const double MIN_TREND = 3.3;
 static const double MIN_LIKELIHOOD = 0.75;
 /* A growth that has come to rest is none: each quarter adds at least this part of what a quarter adds on average, but
  * for so many standard deviations of the sampling, */
-static const double MIN_QUARTER = 0.4;
+static const double MIN_QUARTER = 0.3;
 static const double QUARTER_DEVIATIONS = 2;
 /* each half this part of all survivors, */
-static const double MIN_HALF = 0.2;
+static const double MIN_HALF = 0.1;
 /* and the last rise is not longer ago than so many times the mean distance of two; of rises that come by chance one in
- * 150 sequences ends with such a pause. Nor is it longer than this part of the whole: what the interpreter takes to
- * tear itself down adds nothing. */
+ * 150 sequences ends with such a pause. Short of this part of the whole it proves nothing. */
 static const double MAX_PAUSE = 5;
 static const double MAX_PAUSE_SHARE = 0.1;
 static const double MARGIN_DEVIATIONS = 3;

@@ -65,13 +65,21 @@ static uint64_t positive(int64_t amount) {
     return amount > 0 ? (uint64_t)amount : 0;
 }
 
+/* Of the program: what the interpreter takes to tear itself down, which may be long, is none of its time. */
+static uint64_t find_end(const struct profile *profile, uint32_t process, const struct held_span *span) {
+    uint64_t end_ns = profile->processes[process].python_end_ns;
+    end_ns = end_ns > span->last_change_ns ? end_ns : span->last_change_ns;
+    return end_ns < span->last_ns ? end_ns : span->last_ns;
+}
+
 static void look_at_moments(const struct lines *lines, struct line *line, struct moments *moments) {
     const struct held_span *span = &lines->watch->spans[line->process];
+    uint64_t end_ns = find_end(lines->profile, line->process, span);
     memset(moments->bytes, 0, sizeof moments->bytes);
     for (size_t i = 0; i < LEAK_MOMENTS; i++)
         moments->times_ns[i] =
-            span->first_ns + (uint64_t)((double)(span->last_ns - span->first_ns) * (double)i / (LEAK_MOMENTS - 1));
-    moments->times_ns[LEAK_MOMENTS - 1] = span->last_ns;
+            span->first_ns + (uint64_t)((double)(end_ns - span->first_ns) * (double)i / (LEAK_MOMENTS - 1));
+    moments->times_ns[LEAK_MOMENTS - 1] = end_ns;
     for (uint32_t p = line->first_path; p != 0; p = lines->next_path[p - 1])
         for (size_t i = 0; i < LEAK_MOMENTS; i++)
             moments->bytes[i] = saturating_add(

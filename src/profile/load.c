@@ -187,7 +187,12 @@ static enum status add_event_value(struct loader *loader, const struct capture_e
 static enum status on_event(void *context, const struct capture_event *event) {
     struct loader *loader = context;
     uint32_t thread = index_in(&loader->threads, event->thread);
-    builder_note_time(loader->profile, loader->profile->threads[thread].process, on_time_line(loader, event->time_ns));
+    uint32_t process = loader->profile->threads[thread].process;
+    uint64_t time_ns = on_time_line(loader, event->time_ns);
+    builder_note_time(loader->profile, process, time_ns);
+    /* Who was seen to wait was seen; what was allocated is told later. */
+    if (event->value_count > 0 && event->values[0].measure == MEASURE_WAIT_NS)
+        builder_note_look(loader->profile, process, loader->stacks.ids[event->stack], time_ns);
     for (size_t i = 0; i < event->value_count; i++)
         TRY(add_event_value(loader, event, thread, &event->values[i]));
     return STATUS_OK;

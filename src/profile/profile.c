@@ -142,17 +142,20 @@ static double square_root(double square) {
     }
 }
 
-uint64_t profile_margin(const uint64_t row[MEASURE_COUNT], enum measure measure) {
+enum measure measure_variance(enum measure measure) {
     static const enum measure VARIANCES[MEASURE_COUNT] = {[MEASURE_ALLOC_BYTES] = MEASURE_ALLOC_VARIANCE,
                                                           [MEASURE_PEAK_BYTES] = MEASURE_PEAK_VARIANCE,
                                                           [MEASURE_LIVE_BYTES] = MEASURE_LIVE_VARIANCE,
                                                           [MEASURE_COPY_BYTES] = MEASURE_COPY_VARIANCE};
+    return VARIANCES[measure] != 0 ? VARIANCES[measure] : MEASURE_COUNT;
+}
+
+uint64_t profile_margin(const uint64_t row[MEASURE_COUNT], enum measure measure) {
     static const double NINETEEN_OF_TWENTY = 1.96;
-    if (VARIANCES[measure] == 0)
+    enum measure variance = measure_variance(measure);
+    if (variance == MEASURE_COUNT || row[variance] == 0)
         return 0;
-    if (row[VARIANCES[measure]] == 0)
-        return 0;
-    return (uint64_t)(NINETEEN_OF_TWENTY * 1024 * square_root((double)row[VARIANCES[measure]]));
+    return (uint64_t)(NINETEEN_OF_TWENTY * 1024 * square_root((double)row[variance]));
 }
 
 enum measure profile_main_measure(const struct profile *profile) {
