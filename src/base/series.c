@@ -51,6 +51,24 @@ void series_reduce(struct series *series) {
     }
 }
 
+uint64_t series_value_at(const struct series *series, uint64_t time_ns) {
+    size_t from = 0, end = series->count;
+    while (from < end) {
+        size_t middle = from + (end - from) / 2;
+        if (series->points[middle].time_ns <= time_ns)
+            from = middle + 1;
+        else
+            end = middle;
+    }
+    if (from == 0)
+        return 0;
+    const struct series_point *point = &series->points[from - 1];
+    if (from == series->count || point->time_ns == time_ns)
+        return point->value;
+    double share = (double)(time_ns - point->time_ns) / (double)(point[1].time_ns - point->time_ns);
+    return (uint64_t)((double)point->value + share * ((double)point[1].value - (double)point->value) + 0.5);
+}
+
 enum status series_add(struct series *series, uint64_t time_ns, uint64_t value) {
     struct series_point *last = series->count > 0 ? &series->points[series->count - 1] : NULL;
     if (last != NULL && time_ns < last->time_ns)

@@ -25,6 +25,8 @@ void series_release(struct series *series);
 void series_clear(struct series *series);
 /* A time before the last point's is taken for that one's. STATUS_FAILED when there is no memory. */
 enum status series_add(struct series *series, uint64_t time_ns, uint64_t value) MUST_USE;
+/* On the straight line between its neighbours; what the last one is after it, 0 before the first. */
+uint64_t series_value_at(const struct series *series, uint64_t time_ns);
 /* Leaves at most `limit` points; while they are added there may be twice as many. */
 void series_reduce(struct series *series);
 

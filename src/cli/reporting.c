@@ -135,7 +135,7 @@ static enum status write_report(const struct profile *profile, const struct repo
     enum status status;
     if (options->format != NULL) {
         struct export_options export = {&attribute, line_of_source, sources,
-                                        options->has_measure ? &options->measure : NULL};
+                                        options->has_measure ? &options->measure : NULL, !options->idle};
         status = options->format->write(profile, &export, stream, error);
     } else {
         struct report_table_options table = {&attribute, sources, options->lines, report_terminal_width(stream),
@@ -152,7 +152,8 @@ static bool leaves_out_idle(const struct report_options *options) {
     if (options->has_measure && (options->measure == MEASURE_WALL_NS || options->measure == MEASURE_WAIT_NS ||
                                  options->measure == MEASURE_GIL_WAIT_NS))
         return false;
-    return !options->idle && options->format != NULL && strcmp(options->format->name, "json") != 0;
+    return !options->idle && options->format != NULL && strcmp(options->format->name, "json") != 0 &&
+           strcmp(options->format->name, "html") != 0;
 }
 
 enum status report_load_capture(struct profile *profile, const char *path, const struct profile_load_options *how,

@@ -24,6 +24,7 @@ struct export_options {
     /* What formats that show one measure show, and those that open with one open with; NULL: the main one. The profile
      * has it. */
     const enum measure *measure;
+    bool prefers_cpu; /* where waiting is shown for itself, CPU time comes first */
 };
 
 /* Streams the profile. A failed write to the stream is STATUS_FAILED too. What was written by then is of no use:

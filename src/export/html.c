@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "export/export.h"
 #include "export/functions.h"
+#include "export/html_memory.h"
 #include "export/names.h"
 #include "export/selection.h"
 #include "web/page.h"
@@ -24,6 +25,7 @@ struct writer {
     struct functions functions;
     struct files files;
     struct buffer text;
+    struct error error;
     size_t source_bytes; /* written so far */
 };
 
@@ -60,9 +62,20 @@ static void put_measure(struct json_stream *json, enum measure measure) {
     json_stream_close(json, '}');
 }
 
+/* The page shows waiting for itself. */
+static enum measure main_measure(const struct writer *writer) {
+    const struct profile *profile = writer->profile;
+    enum measure main = profile_main_measure(profile);
+    bool prefers_cpu = writer->options != NULL && writer->options->prefers_cpu;
+    return main == MEASURE_WALL_NS && prefers_cpu && profile_total(profile, MEASURE_WAIT_NS) > 0 &&
+                   profile_total(profile, MEASURE_CPU_NS) > 0
+               ? MEASURE_CPU_NS
+               : main;
+}
+
 /* Calls visit for each measure that was taken, the main one first. */
 static void each_measure(struct writer *writer, void (*visit)(struct writer *writer, enum measure measure)) {
-    enum measure main = profile_main_measure(writer->profile);
+    enum measure main = main_measure(writer);
     if (profile_has(writer->profile, main))
         visit(writer, main);
     for (enum measure measure = 0; measure < MEASURE_SHOWN; measure++)
@@ -240,6 +253,21 @@ static bool has_entry(const struct writer *writer, size_t number) {
     return selection_has(&writer->selection, entry->thread, entry->stack);
 }
 
+/* Of a measure that is sampled: how far it may be from the truth, as a variance; else null. */
+static void visit_variances(struct writer *writer, enum measure measure) {
+    struct json_stream *json = &writer->json;
+    enum measure variance = measure_variance(measure);
+    if (variance == MEASURE_COUNT || !profile_has(writer->profile, variance)) {
+        json_stream_null(json);
+        return;
+    }
+    json_stream_open(json, '[');
+    for (size_t i = 0; i < writer->profile->entry_count; i++)
+        if (has_entry(writer, i))
+            json_stream_unsigned(json, profile_value(writer->profile, i, variance));
+    json_stream_close(json, ']');
+}
+
 static void visit_values(struct writer *writer, enum measure measure) {
     struct json_stream *json = &writer->json;
     json_stream_open(json, '[');
@@ -265,6 +293,9 @@ static void put_entries(struct writer *writer) {
     json_stream_close(json, ']');
     json_stream_open_key(json, "values", '[');
     each_measure(writer, visit_values);
+    json_stream_close(json, ']');
+    json_stream_open_key(json, "variances", '[');
+    each_measure(writer, visit_variances);
     json_stream_close(json, ']');
     json_stream_close(json, '}');
 }
@@ -424,6 +455,7 @@ static enum status put_data(struct writer *writer) {
     put_frames(writer);
     TRY(put_threads(writer));
     put_entries(writer);
+    TRY(html_put_memory(json, writer->profile, writer->options, &writer->error));
     TRY(put_sources(writer));
     json_stream_close(json, '}');
     return STATUS_OK;

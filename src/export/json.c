@@ -77,10 +77,14 @@ static void put_text_or_null(struct json_stream *json, const char *key, const ch
         json_stream_null(json);
 }
 
-static void put_cpu_parts(struct writer *writer, const uint64_t *self) {
+static bool is_taken(uint32_t taken, enum measure measure) {
+    return (taken >> measure & 1) != 0;
+}
+
+static void put_cpu_parts(struct writer *writer, uint32_t taken, const uint64_t *self) {
     bool is_open = false;
     for (size_t i = 0; i < COLUMN_COUNT; i++) {
-        if (COLUMNS[i].part == NULL || !profile_has(writer->profile, COLUMNS[i].measure))
+        if (COLUMNS[i].part == NULL || !is_taken(taken, COLUMNS[i].measure))
             continue;
         if (!is_open)
             json_stream_open_key(&writer->json, "cpu_s", '{');
@@ -99,11 +103,12 @@ static void put_margins(struct writer *writer, const uint64_t *self) {
     }
 }
 
-static void put_measures(struct writer *writer, const uint64_t *self, const uint64_t *total) {
-    put_cpu_parts(writer, self);
+/* `taken`: bit by measure. */
+static void put_measures(struct writer *writer, uint32_t taken, const uint64_t *self, const uint64_t *total) {
+    put_cpu_parts(writer, taken, self);
     for (size_t i = 0; i < COLUMN_COUNT; i++) {
         const struct column *column = &COLUMNS[i];
-        if (!profile_has(writer->profile, column->measure))
+        if (!is_taken(taken, column->measure))
             continue;
         if (column->self != NULL)
             put_amount(&writer->json, column->self, column->measure, self[column->measure]);
@@ -130,7 +135,7 @@ static void put_natives(struct writer *writer, const struct attribute_native *na
         json_stream_open(&writer->json, '{');
         put_text_or_null(&writer->json, "function", natives[i].function);
         json_stream_key_text(&writer->json, "library", natives[i].library);
-        put_measures(writer, natives[i].self, NULL);
+        put_measures(writer, natives[i].taken, natives[i].self, NULL);
         json_stream_close(&writer->json, '}');
     }
 }
@@ -143,7 +148,7 @@ static void put_line(struct writer *writer, const struct attribute_row *row) {
     put_number_or_null(json, "line", row->line, 1);
     json_stream_key_text(json, "function", row->function);
     json_stream_key_text(json, "qualname", row->qualname);
-    put_measures(writer, row->self, row->total);
+    put_measures(writer, row->taken, row->self, row->total);
     if (count > 0) {
         json_stream_open_key(json, "natives", '[');
         put_natives(writer, natives, count);
@@ -182,7 +187,7 @@ static void put_functions(struct writer *writer) {
         json_stream_key_text(json, "function", row->function);
         json_stream_key_text(json, "qualname", row->qualname);
         put_number_or_null(json, "line", row->first_line, 1);
-        put_measures(writer, row->self, row->total);
+        put_measures(writer, row->taken, row->self, row->total);
         close_row(json);
     }
     json_stream_close(json, ']');
@@ -200,7 +205,7 @@ static void put_threads(struct writer *writer) {
         if (thread->has_cpu)
             put_seconds(json, "cpu_s", thread->cpu_ns);
         json_stream_open_key(json, "sampled", '{');
-        put_measures(writer, writer->attribution.threads[i], NULL);
+        put_measures(writer, writer->profile->processes[thread->process].taken, writer->attribution.threads[i], NULL);
         json_stream_close(json, '}');
         close_row(json);
     }
@@ -241,23 +246,60 @@ static void put_process(struct json_stream *json, const struct profile_process *
     json_stream_decimal(json, (uint64_t)(process->rate_hz * 1000 + 0.5), MILLI_DECIMALS);
 }
 
+static void put_thousandths(struct json_stream *json, const char *key, double number) {
+    json_stream_key(json, key);
+    json_stream_decimal(json, (uint64_t)(number * 1000 + 0.5), MILLI_DECIMALS);
+}
+
 static void put_leaks(struct writer *writer, uint32_t process) {
     struct json_stream *json = &writer->json;
-    const struct leak_list *list = &writer->attribution.leaks;
+    const struct line_memory *memory = &writer->attribution.memory;
     json_stream_open_key(json, "leaks", '[');
-    for (size_t i = 0; i < list->count; i++) {
-        const struct leak *leak = &list->leaks[i];
+    for (size_t i = 0; i < memory->leak_count; i++) {
+        const struct leak *leak = &memory->leaks[i];
         if (leak->process != process)
             continue;
         json_stream_open(json, '{');
         json_stream_key_text(json, "path", leak->file);
         put_number_or_null(json, "line", leak->line, 1);
-        json_stream_key(json, "likelihood");
-        json_stream_decimal(json, (uint64_t)(leak->verdict.likelihood * 1000 + 0.5), MILLI_DECIMALS);
-        json_stream_key(json, "bytes_per_s");
-        json_stream_decimal(json, (uint64_t)(leak->verdict.bytes_per_s * 1000 + 0.5), MILLI_DECIMALS);
+        json_stream_key_text(json, "function", leak->function);
+        put_thousandths(json, "likelihood", leak->verdict.likelihood);
+        put_thousandths(json, "bytes_per_s", leak->verdict.bytes_per_s);
+        put_thousandths(json, "age_s", leak->verdict.age_s);
         json_stream_key_integer(json, "live_bytes", (int64_t)leak->live_bytes);
+        json_stream_key_integer(json, "survivors", (int64_t)leak->survivors);
         json_stream_key_integer(json, "rises", (int64_t)leak->verdict.rises);
+        json_stream_close(json, '}');
+    }
+    json_stream_close(json, ']');
+}
+
+static void put_timeline(struct json_stream *json, const struct series *timeline) {
+    json_stream_open_key(json, "timeline", '[');
+    for (size_t i = 0; i < timeline->count; i++) {
+        json_stream_open(json, '[');
+        json_stream_decimal(json, timeline->points[i].time_ns, NS_DECIMALS);
+        json_stream_integer(json, (int64_t)timeline->points[i].value);
+        json_stream_close(json, ']');
+    }
+    json_stream_close(json, ']');
+}
+
+/* What the lines that held most held over time. */
+static void put_held_lines(struct writer *writer, uint32_t process) {
+    struct json_stream *json = &writer->json;
+    const struct line_memory *memory = &writer->attribution.memory;
+    json_stream_open_key(json, "lines", '[');
+    for (size_t i = 0; i < memory->held_count; i++) {
+        const struct held_line *held = &memory->held[i];
+        if (held->process != process)
+            continue;
+        json_stream_open(json, '{');
+        json_stream_key_text(json, "path", held->file);
+        put_number_or_null(json, "line", held->line, 1);
+        json_stream_key_text(json, "function", held->function);
+        json_stream_key_integer(json, "most_bytes", (int64_t)held->most_bytes);
+        put_timeline(json, &held->timeline);
         json_stream_close(json, '}');
     }
     json_stream_close(json, ']');
@@ -277,14 +319,8 @@ static void put_memory(struct writer *writer, uint32_t process) {
     json_stream_key_integer(json, "lost_records", (int64_t)memory->lost_records);
     if (memory->resident_bytes > 0)
         json_stream_key_integer(json, "resident_bytes", (int64_t)memory->resident_bytes);
-    json_stream_open_key(json, "timeline", '[');
-    for (size_t i = 0; i < memory->timeline.count; i++) {
-        json_stream_open(json, '[');
-        json_stream_decimal(json, memory->timeline.points[i].time_ns, NS_DECIMALS);
-        json_stream_integer(json, (int64_t)memory->timeline.points[i].value);
-        json_stream_close(json, ']');
-    }
-    json_stream_close(json, ']');
+    put_timeline(json, &memory->timeline);
+    put_held_lines(writer, process);
     put_leaks(writer, process);
     json_stream_close(json, '}');
 }
@@ -300,7 +336,7 @@ static void put_processes(struct writer *writer) {
         put_seconds(json, "elapsed_s", process->elapsed_ns);
         put_counters(json, &process->counters);
         json_stream_open_key(json, "sampled", '{');
-        put_measures(writer, writer->attribution.processes[i], NULL);
+        put_measures(writer, process->taken, writer->attribution.processes[i], NULL);
         json_stream_close(json, '}');
         put_memory(writer, (uint32_t)i);
         close_row(json);
@@ -326,7 +362,7 @@ static void put_report(struct writer *writer) {
     put_natives(writer, writer->attribution.native_functions, writer->attribution.native_function_count);
     json_stream_close(json, ']');
     json_stream_open_key(json, "left_out", '{');
-    put_measures(writer, writer->attribution.left_out, NULL);
+    put_measures(writer, writer->attribution.left_out_taken, writer->attribution.left_out, NULL);
     json_stream_close(json, '}');
     json_stream_close(json, '}');
     putc('\n', json->stream);

@@ -30,6 +30,7 @@ struct work {
     uint32_t *charged; /* stack -> the stack whose innermost frame has its self; 0: none */
     uint8_t *best;     /* stack -> the highest class in it */
     uint64_t *sums;    /* stack × measure -> of it and the stacks below it that count alike */
+    uint32_t *taken;   /* the same: the measures that were taken of their processes */
     uint32_t *first_child;
     uint32_t *next_sibling;
     struct row_table lines, functions;
@@ -191,6 +192,20 @@ static enum status find_native(struct work *work, uint32_t stack, struct attribu
     return native_find(&work->natives, innermost, charged->file, charged->line, native);
 }
 
+static void note_taken(struct work *work, const struct profile_entry *entry, struct attribute_native *native) {
+    uint32_t taken = work->profile->processes[work->profile->threads[entry->thread].process].taken;
+    uint32_t charged = work->charged[entry->stack], frame = work->profile->stacks[charged].frame;
+    if (charged == 0) {
+        work->result->left_out_taken |= taken;
+        return;
+    }
+    work->lines.rows[work->lines.of_frame[frame]].taken |= taken;
+    work->functions.rows[work->functions.of_frame[frame]].taken |= taken;
+    work->taken[entry->stack] |= taken;
+    if (native != NULL)
+        native->taken |= taken;
+}
+
 static enum status count_entries(struct work *work) {
     for (size_t i = 0; i < work->profile->entry_count; i++) {
         const struct profile_entry *entry = &work->profile->entries[i];
@@ -198,6 +213,7 @@ static enum status count_entries(struct work *work) {
         if (!is_wanted(work, entry))
             continue;
         TRY(find_native(work, entry->stack, &native));
+        note_taken(work, entry, native);
         for (int m = 0; m < work->measure_count; m++)
             count_entry(work, entry, native, m, profile_value(work->profile, i, (enum measure)work->measures[m]));
     }
@@ -213,6 +229,7 @@ static void sum_up(struct work *work) {
         work->first_child[parent] = i;
         if (parent == 0 || work->best[i] != work->best[parent])
             continue;
+        work->taken[parent] |= work->taken[i];
         for (int m = 0; m < work->measure_count; m++)
             add(sum_of(work, parent, m), *sum_of(work, i, m));
     }
@@ -227,6 +244,7 @@ static void enter_row(const struct work *work, struct row_table *table, uint32_t
     uint32_t row = table->of_frame[work->profile->stacks[stack].frame];
     if (table->active_count[row]++ > 0)
         return;
+    table->rows[row].taken |= work->taken[stack];
     for (int m = 0; m < work->measure_count; m++)
         add(&table->rows[row].total[work->measures[m]], *sum_of(work, stack, m));
 }
@@ -309,13 +327,14 @@ static bool allocate(struct work *work) {
     work->charged = calloc(profile->stack_count, sizeof work->charged[0]);
     work->best = calloc(profile->stack_count, sizeof work->best[0]);
     work->sums = calloc(profile->stack_count, ((size_t)work->measure_count + 1) * sizeof work->sums[0]);
+    work->taken = calloc(profile->stack_count, sizeof work->taken[0]);
     work->first_child = calloc(profile->stack_count, sizeof work->first_child[0]);
     work->next_sibling = calloc(profile->stack_count, sizeof work->next_sibling[0]);
     work->result->threads = calloc(profile->thread_count + 1, sizeof work->result->threads[0]);
     work->result->processes = calloc(profile->process_count + 1, sizeof work->result->processes[0]);
     return work->frame_class != NULL && work->charged != NULL && work->best != NULL && work->sums != NULL &&
-           work->first_child != NULL && work->next_sibling != NULL && work->result->threads != NULL &&
-           work->result->processes != NULL;
+           work->taken != NULL && work->first_child != NULL && work->next_sibling != NULL &&
+           work->result->threads != NULL && work->result->processes != NULL;
 }
 
 static void release_rows(struct row_table *table) {
@@ -334,7 +353,7 @@ static enum status attribute(struct work *work) {
     charge_stacks(work);
     TRY(count_entries(work));
     if (work->options->thread == ATTRIBUTE_ANY)
-        TRY(leaks_find(work->profile, work->charged, &work->result->leaks));
+        TRY(line_memory_find(work->profile, work->charged, &work->result->memory));
     sum_up(work);
     count_totals(work);
     finish_rows(&work->lines, &work->result->lines, &work->result->line_count);
@@ -351,6 +370,7 @@ enum status attribute_profile(const struct profile *profile, const struct attrib
     free(work.charged);
     free(work.best);
     free(work.sums);
+    free(work.taken);
     free(work.first_child);
     free(work.next_sibling);
     release_rows(&work.lines);
@@ -369,7 +389,7 @@ void attribution_release(struct attribution *attribution) {
     free(attribution->functions);
     free(attribution->natives);
     free(attribution->native_functions);
-    free(attribution->leaks.leaks);
+    line_memory_release(&attribution->memory);
     free(attribution->threads);
     free(attribution->processes);
     *attribution = (struct attribution){0};

@@ -9,7 +9,7 @@
 #ifndef STROBE_PROFILE_ATTRIBUTE_H
 #define STROBE_PROFILE_ATTRIBUTE_H
 
-#include "profile/leaks.h"
+#include "profile/line_memory.h"
 #include "profile/profile.h"
 
 enum { ATTRIBUTE_ANY = -1 };
@@ -32,6 +32,7 @@ struct attribute_row {
     int32_t first_line; /* of the function */
     bool is_library;
     bool is_native; /* no Python: native code that nothing called that could be charged */
+    uint32_t taken; /* bit by measure: it was taken of a process that has this line in a stack */
     uint64_t self[MEASURE_COUNT];
     uint64_t total[MEASURE_COUNT];
 };
@@ -44,6 +45,7 @@ struct attribute_native {
     int32_t line;
     const char *function; /* "" when its name is not known */
     const char *library;  /* path of the file it is in */
+    uint32_t taken;       /* as above */
     uint64_t self[MEASURE_COUNT];
 };
 
@@ -56,9 +58,10 @@ struct attribution {
     size_t native_count;
     struct attribute_native *native_functions; /* the same summed up by function: file "", line -1 */
     size_t native_function_count;
-    struct leak_list leaks;               /* lines that hold more and more; of threads by themselves there are none */
+    struct line_memory memory;            /* what lines held over time; of threads by themselves there is none */
     uint64_t sums[MEASURE_COUNT];         /* of all lines' self */
     uint64_t left_out[MEASURE_COUNT];     /* of stacks that `only` and `exclude` left nothing of, and of empty stacks */
+    uint32_t left_out_taken;              /* bit by measure, as in the rows */
     uint64_t (*threads)[MEASURE_COUNT];   /* by thread index, of what was counted */
     uint64_t (*processes)[MEASURE_COUNT]; /* by process index, of what was counted */
 };

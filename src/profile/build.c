@@ -93,8 +93,12 @@ enum status profile_intern_stack(struct profile *profile, uint32_t parent, uint3
     TRY(builder_reserve((void **)&profile->stacks, profile->stack_count, &builder->stack_capacity,
                         sizeof profile->stacks[0]));
     TRY(digest_map_set(&builder->stacks, key, (uint32_t)profile->stack_count));
-    profile->stacks[profile->stack_count] =
-        (struct profile_stack){.parent = parent, .frame = frame, .depth = profile->stacks[parent].depth + 1};
+    profile->stacks[profile->stack_count] = (struct profile_stack){
+        .parent = parent,
+        .frame = frame,
+        .depth = profile->stacks[parent].depth + 1,
+        .has_python = profile->stacks[parent].has_python || profile->frames[frame].kind == CAPTURE_FRAME_PYTHON,
+    };
     *stack = (uint32_t)profile->stack_count++;
     return STATUS_OK;
 }
@@ -206,12 +210,16 @@ static enum status find_entry(struct profile *profile, uint32_t thread, uint32_t
     return STATUS_OK;
 }
 
+enum status builder_take_measure(struct profile *profile, uint32_t process, enum measure measure) {
+    profile->processes[process].taken |= UINT32_C(1) << measure;
+    if (profile->columns[measure] != NULL)
+        return STATUS_OK;
+    profile->columns[measure] = calloc(profile->builder->entry_capacity + 1, sizeof(uint64_t));
+    return profile->columns[measure] != NULL ? STATUS_OK : STATUS_FAILED;
+}
+
 static enum status add_to_entry(struct profile *profile, size_t entry, enum measure measure, uint64_t amount) {
-    if (profile->columns[measure] == NULL) {
-        profile->columns[measure] = calloc(profile->builder->entry_capacity, sizeof(uint64_t));
-        if (profile->columns[measure] == NULL)
-            return STATUS_FAILED;
-    }
+    TRY(builder_take_measure(profile, profile->threads[profile->entries[entry].thread].process, measure));
     profile->columns[measure][entry] = saturating_add(profile->columns[measure][entry], amount);
     return STATUS_OK;
 }
@@ -268,6 +276,12 @@ void builder_note_time(struct profile *profile, uint32_t process, uint64_t time_
     profile->elapsed_ns = time_ns > profile->elapsed_ns ? time_ns : profile->elapsed_ns;
 }
 
+void builder_note_look(struct profile *profile, uint32_t process, uint32_t stack, uint64_t time_ns) {
+    struct profile_process *known = &profile->processes[process];
+    if (profile->stacks[stack].has_python && time_ns > known->python_end_ns)
+        known->python_end_ns = time_ns;
+}
+
 enum status builder_add_sample(struct profile *profile, const struct capture_sample *sample, bool keep, bool is_part) {
     size_t entry = 0;
     uint32_t process = profile->threads[sample->thread].process;
@@ -278,6 +292,7 @@ enum status builder_add_sample(struct profile *profile, const struct capture_sam
     else
         TRY(add_wall_parts(profile, entry, sample));
     builder_note_time(profile, process, sample->time_ns);
+    builder_note_look(profile, process, sample->stack, sample->time_ns);
     return keep ? keep_sample(profile, sample) : STATUS_OK;
 }
 

@@ -32,10 +32,7 @@ enum status profile_add_difference(struct profile *profile, uint32_t process, ui
     TRY(builder_find_entry(profile, thread, stack, measure, &entry));
     /* In whatever order they come, only the sum has to be a number. */
     profile->columns[measure][entry] += (uint64_t)amount;
-    if (measure == MEASURE_LIVE_BYTES)
-        return leak_watch_change(&profile->builder->leaks, process, stack, amount, 0);
-    return measure == MEASURE_LIVE_VARIANCE ? leak_watch_change(&profile->builder->leaks, process, stack, 0, amount)
-                                            : STATUS_OK;
+    return held_watch_change(&profile->builder->held, process, stack, measure, amount);
 }
 
 /* What a capture lacks may leave less than nothing. */
@@ -54,8 +51,20 @@ void builder_finish_memory(struct profile *profile) {
         series_reduce(&profile->processes[i].memory.timeline);
 }
 
+/* Who tells of the footprint knows what became of all that was allocated: what is never told is a true 0. */
+static enum status take_measures(struct profile *profile, uint32_t process) {
+    static const enum measure TAKEN[] = {MEASURE_ALLOC_BYTES, MEASURE_ALLOC_COUNT,  MEASURE_PEAK_BYTES,
+                                         MEASURE_LIVE_BYTES,  MEASURE_PYTHON_BYTES, MEASURE_TEMPORARY_BYTES,
+                                         MEASURE_LIVE_COUNT};
+    for (size_t i = 0; i < sizeof TAKEN / sizeof TAKEN[0]; i++)
+        TRY(builder_take_measure(profile, process, TAKEN[i]));
+    return STATUS_OK;
+}
+
 enum status profile_set_footprint(struct profile *profile, uint32_t process, const struct capture_footprint *memory) {
     struct profile_memory *set = &profile->processes[process].memory;
+    if (!set->is_taken)
+        TRY(take_measures(profile, process));
     set->is_taken = true;
     set->footprint_bytes = memory->footprint_bytes;
     set->inherited_bytes = memory->inherited_bytes;
@@ -71,5 +80,5 @@ enum status profile_set_footprint(struct profile *profile, uint32_t process, con
     set->timeline.limit = TIMELINE_POINTS;
     for (size_t i = 0; i < memory->point_count; i++)
         TRY(series_add(&set->timeline, memory->points[i].time_ns, memory->points[i].bytes));
-    return leak_watch_tick(&profile->builder->leaks, process, memory->time_ns);
+    return held_watch_tick(&profile->builder->held, process, memory->time_ns);
 }

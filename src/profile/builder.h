@@ -6,7 +6,7 @@
 #include "base/buffer.h"
 #include "base/digest.h"
 #include "profile/build.h"
-#include "profile/leaks.h"
+#include "profile/held.h"
 
 struct profile_builder {
     struct arena arena;      /* texts, and lists of them */
@@ -19,7 +19,7 @@ struct profile_builder {
     size_t process_capacity, thread_capacity, sample_capacity, fact_capacity;
     bool samples_unsorted;
     struct digest_map allocators; /* process × stack -> thread + 1 */
-    struct leak_watch leaks;
+    struct held_watch held;
 };
 
 /* Texts here are interned ones; qualname may be "". */
@@ -31,6 +31,8 @@ enum status builder_append_fact(struct profile *profile, struct capture_text key
 /* The entry of a thread × stack, where the measure is taken from now on. */
 enum status builder_find_entry(struct profile *profile, uint32_t thread, uint32_t stack, enum measure measure,
                                size_t *entry) MUST_USE;
+/* The measure was taken of a process, though there may be nothing of it. */
+enum status builder_take_measure(struct profile *profile, uint32_t process, enum measure measure) MUST_USE;
 /* This thread has allocated there; the first one is remembered. */
 enum status builder_note_allocator(struct profile *profile, uint32_t thread, uint32_t stack) MUST_USE;
 /* As profile_add_sample; `is_part`: of the same look at the thread as the sample before. */
@@ -39,6 +41,8 @@ enum status builder_add_sample(struct profile *profile, const struct capture_sam
 void builder_finish_memory(struct profile *profile);
 /* Something of a process was seen at this time of the profile's time line. */
 void builder_note_time(struct profile *profile, uint32_t process, uint64_t time_ns);
+/* A thread was seen with this stack. */
+void builder_note_look(struct profile *profile, uint32_t process, uint32_t stack, uint64_t time_ns);
 /* Sums up what is known per process, sorts the samples, and tells library code by all that is known by now. */
 void builder_finish(struct profile *profile);
 

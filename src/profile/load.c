@@ -182,15 +182,6 @@ static bool is_cpu_part(uint32_t measure) {
     return measure == MEASURE_CPU_PYTHON_NS || measure == MEASURE_CPU_NATIVE_NS || measure == MEASURE_CPU_KERNEL_NS;
 }
 
-/* Who tells of allocations knows what became of them: what is never told is a true 0. */
-static enum status note_allocation(struct loader *loader, uint32_t thread, uint32_t stack) {
-    static const enum measure TAKEN[] = {MEASURE_PEAK_BYTES, MEASURE_LIVE_BYTES, MEASURE_PYTHON_BYTES,
-                                         MEASURE_TEMPORARY_BYTES, MEASURE_LIVE_COUNT};
-    for (size_t i = 0; i < sizeof TAKEN / sizeof TAKEN[0]; i++)
-        TRY(profile_add_value(loader->profile, thread, stack, TAKEN[i], 0));
-    return builder_note_allocator(loader->profile, thread, stack);
-}
-
 /* Who tells one part of the CPU time knows all: a part that never comes is a true 0. */
 static enum status add_event_value(struct loader *loader, const struct capture_event *event, uint32_t thread,
                                    const struct capture_value *value) {
@@ -201,14 +192,19 @@ static enum status add_event_value(struct loader *loader, const struct capture_e
         for (enum measure part = MEASURE_CPU_PYTHON_NS; part <= MEASURE_CPU_KERNEL_NS; part++)
             TRY(profile_add_value(loader->profile, thread, stack, part, 0));
     if (value->measure == MEASURE_ALLOC_BYTES)
-        TRY(note_allocation(loader, thread, stack));
+        TRY(builder_note_allocator(loader->profile, thread, stack));
     return profile_add_value(loader->profile, thread, stack, (enum measure)value->measure, value->amount);
 }
 
 static enum status on_event(void *context, const struct capture_event *event) {
     struct loader *loader = context;
     uint32_t thread = index_in(&loader->threads, event->thread);
-    builder_note_time(loader->profile, loader->profile->threads[thread].process, on_time_line(loader, event->time_ns));
+    uint32_t process = loader->profile->threads[thread].process;
+    uint64_t time_ns = on_time_line(loader, event->time_ns);
+    builder_note_time(loader->profile, process, time_ns);
+    /* Who was seen to wait was seen; what was allocated is told later. */
+    if (event->value_count > 0 && event->values[0].measure == MEASURE_WAIT_NS)
+        builder_note_look(loader->profile, process, loader->stacks.ids[event->stack], time_ns);
     for (size_t i = 0; i < event->value_count; i++)
         TRY(add_event_value(loader, event, thread, &event->values[i]));
     return STATUS_OK;

@@ -57,6 +57,7 @@ static size_t sum_up(const struct native_table *table, struct attribute_native *
         if (count == 0 || compare_functions(row, &functions[count - 1]) != 0)
             functions[count++] =
                 (struct attribute_native){.file = "", .line = -1, .function = row->function, .library = row->library};
+        functions[count - 1].taken |= row->taken;
         for (int m = 0; m < MEASURE_COUNT; m++)
             functions[count - 1].self[m] = saturating_add(functions[count - 1].self[m], row->self[m]);
     }

@@ -35,6 +35,7 @@ static const struct measure_facts {
 };
 
 _Static_assert((int)MEASURE_COUNT == (int)CAPTURE_MEASURES, "the model has the measures of the file");
+_Static_assert(MEASURE_COUNT <= 32, "a process has a bit for each measure");
 
 enum measure_unit measure_unit(enum measure measure) {
     return MEASURES[measure].unit;
@@ -103,7 +104,7 @@ static void free_builder(struct profile_builder *builder) {
     digest_map_release(&builder->entries);
     digest_map_release(&builder->allocators);
     buffer_release(&builder->safe);
-    leak_watch_release(&builder->leaks);
+    held_watch_release(&builder->held);
     free(builder->text_list);
     free(builder);
 }
@@ -130,6 +131,10 @@ bool profile_has(const struct profile *profile, enum measure measure) {
     return profile->columns[measure] != NULL;
 }
 
+bool profile_process_has(const struct profile *profile, uint32_t process, enum measure measure) {
+    return (profile->processes[process].taken >> measure & 1) != 0;
+}
+
 uint64_t profile_value(const struct profile *profile, size_t entry, enum measure measure) {
     return profile->columns[measure] != NULL ? profile->columns[measure][entry] : 0;
 }
@@ -152,22 +157,25 @@ static double square_root(double square) {
     }
 }
 
-uint64_t profile_margin(const uint64_t row[MEASURE_COUNT], enum measure measure) {
+enum measure measure_variance(enum measure measure) {
     static const enum measure VARIANCES[MEASURE_COUNT] = {[MEASURE_ALLOC_BYTES] = MEASURE_ALLOC_VARIANCE,
                                                           [MEASURE_PEAK_BYTES] = MEASURE_PEAK_VARIANCE,
                                                           [MEASURE_LIVE_BYTES] = MEASURE_LIVE_VARIANCE,
                                                           [MEASURE_COPY_BYTES] = MEASURE_COPY_VARIANCE};
+    return VARIANCES[measure] != 0 ? VARIANCES[measure] : MEASURE_COUNT;
+}
+
+uint64_t profile_margin(const uint64_t row[MEASURE_COUNT], enum measure measure) {
     static const double NINETEEN_OF_TWENTY = 1.96;
-    if (VARIANCES[measure] == 0)
-        return 0;
-    if (row[VARIANCES[measure]] == 0)
+    enum measure variance = measure_variance(measure);
+    if (variance == MEASURE_COUNT || row[variance] == 0)
         return 0;
     /* Few samples are skewed: too small a sum comes with too small a variance. Some samples more than there
      * were, 1.96², make up for that, as in the intervals of Agresti and Coull. Variance over sum is what one stands
      * for. */
-    double variance = (double)row[VARIANCES[measure]];
-    double one = row[measure] > 0 ? NINETEEN_OF_TWENTY * variance / ((double)row[measure] / 1024) : 0;
-    return (uint64_t)(NINETEEN_OF_TWENTY * 1024 * square_root(variance + one * one));
+    double squares = (double)row[variance];
+    double one = row[measure] > 0 ? NINETEEN_OF_TWENTY * squares / ((double)row[measure] / 1024) : 0;
+    return (uint64_t)(NINETEEN_OF_TWENTY * 1024 * square_root(squares + one * one));
 }
 
 enum measure profile_main_measure(const struct profile *profile) {

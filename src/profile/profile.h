@@ -69,6 +69,7 @@ struct profile_stack {
     uint32_t parent; /* 0: the frame is outermost */
     uint32_t frame;
     uint32_t depth; /* frames in it; 0 for the empty stack */
+    bool has_python;
 };
 
 /* The memory of a process, as itself and the kernel count it: exact, where the measures are sampled. */
@@ -95,14 +96,16 @@ struct profile_process {
     enum capture_origin origin;
     double rate_hz;
     uint64_t start_unix_ns;
-    uint64_t start_ns;   /* on the time line of the samples */
-    uint64_t elapsed_ns; /* how long it was sampled */
-    bool ended;          /* before sampling did */
-    int32_t wait_status; /* as wait(2) gives it; -1: not known */
+    uint64_t start_ns;      /* on the time line of the samples */
+    uint64_t elapsed_ns;    /* how long it was sampled */
+    uint64_t python_end_ns; /* when a thread was last seen in Python code, on the profile's time line */
+    bool ended;             /* before sampling did */
+    int32_t wait_status;    /* as wait(2) gives it; -1: not known */
     struct capture_counters counters;
     const char **libraries;
     size_t library_count;
     struct profile_memory memory;
+    uint32_t taken; /* bit by measure: profile_process_has */
 };
 
 struct profile_thread {
@@ -181,9 +184,13 @@ enum status profile_add_capture_bytes(struct profile *profile, const uint8_t *by
                                       const struct profile_load_options *options, struct error *error) MUST_USE;
 
 bool profile_has(const struct profile *profile, enum measure measure);
+/* Whether it was taken of this process, where others may be in the same profile. */
+bool profile_process_has(const struct profile *profile, uint32_t process, enum measure measure);
 /* 0 when the measure was not taken: ask profile_has. */
 uint64_t profile_value(const struct profile *profile, size_t entry, enum measure measure);
 uint64_t profile_total(const struct profile *profile, enum measure measure);
+/* The measure that says how far this one may be trusted; MEASURE_COUNT where there is none. */
+enum measure measure_variance(enum measure measure);
 /* How far a sum of this measure, whose row is `row`, may be from the truth in 19 of 20 cases, by the sampling; 0 where
  * it is exact or nothing is known. */
 uint64_t profile_margin(const uint64_t row[MEASURE_COUNT], enum measure measure);

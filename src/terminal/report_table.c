@@ -112,9 +112,9 @@ enum { LEAKS_SHOWN = 5 };
 
 /* Lines that hold more and more, fastest first. */
 static enum status put_leaks(struct report_writer *writer) {
-    const struct leak_list *list = &writer->attribution.leaks;
-    for (size_t i = 0; i < list->count && i < LEAKS_SHOWN; i++) {
-        const struct leak *leak = &list->leaks[i];
+    const struct line_memory *memory = &writer->attribution.memory;
+    for (size_t i = 0; i < memory->leak_count && i < LEAKS_SHOWN; i++) {
+        const struct leak *leak = &memory->leaks[i];
         TRY(report_append_styled(writer, "33", "likely leak: "));
         TRY(cell_append_text(&writer->row, report_base_name(leak->file), strlen(report_base_name(leak->file)), 0));
         TRY(buffer_append_format(&writer->row, ":%" PRId32 " ", leak->line));
@@ -124,8 +124,8 @@ static enum status put_leaks(struct report_writer *writer) {
         TRY(buffer_append_text(&writer->row, " live"));
         report_put_row(writer);
     }
-    if (list->count > LEAKS_SHOWN) {
-        TRY(buffer_append_format(&writer->row, "and %zu more lines that leak", list->count - LEAKS_SHOWN));
+    if (memory->leak_count > LEAKS_SHOWN) {
+        TRY(buffer_append_format(&writer->row, "and %zu more lines that leak", memory->leak_count - LEAKS_SHOWN));
         report_put_row(writer);
     }
     return STATUS_OK;

@@ -8,16 +8,24 @@ const COLUMN_FACTS = {
   samples: ["samples", 5], wall: ["wall", 72], cpu: ["CPU", 74], cpu_python: ["python", 80], cpu_native: ["native", 80],
   cpu_kernel: ["kernel", 80], wait: ["wait", 70], gil_wait: ["GIL wait", 30], alloc_bytes: ["allocated", 65],
   alloc_count: ["allocs", 8], peak_bytes: ["peak", 60], live_bytes: ["live", 40], python_bytes: ["by Python", 10],
-  copy_bytes: ["copied", 35], gpu: ["GPU", 73], gpu_bytes: ["GPU mem", 36],
+  copy_bytes: ["copied", 35], temporary_bytes: ["soon freed", 9], live_count: ["live allocs", 7], gpu: ["GPU", 73], gpu_bytes: ["GPU mem", 36],
 };
 
-/** Rows of figures: `self[measure][key]`, `total[key]` of the chosen measure, and the sums that shares are of. */
+/** Rows of figures: `self[measure][key]`, `total[key]` of the chosen measure, the sums that shares are of, and, where a
+ * measure is sampled, variances[measure][key]. */
 class Figures {
-  constructor(self, total, sums) {
+  constructor(self, total, sums, variances = []) {
     this.self = self;
+    this.variances = variances;
     this.total = total;
     this.sums = sums;
     this.most = self.map((amounts) => amounts.reduce((most, amount) => Math.max(most, amount), 0));
+  }
+
+  /** How far an amount may be from the truth in 19 of 20 cases. */
+  margin(measure, key) {
+    const variances = this.variances[measure];
+    return variances ? 1.96 * 1024 * Math.sqrt(variances[key]) : 0;
   }
 }
 
@@ -44,8 +52,8 @@ class Columns {
     const {unit, name} = model.measures[measure];
     const self = (figures, key) => figures.self[measure][key];
     const list = [
-      {id: "self", title: COLUMN_FACTS[name]?.[0] ?? name, keep: 100, value: self, className: "figure",
-        cell: (figures, key) => this.#amount(self(figures, key), unit), help: `${model.measures[measure].label}, of the line itself`},
+      {id: "self", title: COLUMN_FACTS[name]?.[0] ?? name, keep: 100, value: self, className: this.#figureClass(measure),
+        cell: (figures, key) => this.#amount(self(figures, key), unit, figures.margin(measure, key)), help: `${model.measures[measure].label}, of the line itself`},
       {id: "share", title: "share", keep: 99, value: self, className: "figure share", cell: (figures, key, make) => this.#share(figures, key, make), help: "of all that is shown"},
       {id: "bar", title: "", keep: 98, value: self, className: "meter", cell: (figures, key, make) => this.#meter(figures, key, make)},
     ];
@@ -69,14 +77,22 @@ class Columns {
     const whole = model.measure("cpu");
     const cell = isPart
       ? (figures, key) => this.#percent(value(figures, key), figures.sums[whole])
-      : (figures, key) => this.#amount(value(figures, key), unit);
-    const [title, keep] = COLUMN_FACTS[name] ?? [name, 1];
+      : (figures, key) => this.#amount(value(figures, key), unit, figures.margin(measure, key));
+    const [title, rank] = COLUMN_FACTS[name] ?? [name, 1];
+    // Who looks at memory wants the rest of it, too.
+    const keep = unit === "bytes" && model.measures[this.measure].unit === "bytes" ? rank + 25 : rank;
     return {id: name, title, keep, value, cell, help: isPart ? `${label}, as a share of all CPU time` : label,
-      className: `figure ${isPart ? `share part-${name.slice(4)}` : "other"}`};
+      className: isPart ? `figure share part-${name.slice(4)}` : `${this.#figureClass(measure)} other`};
   }
 
-  #amount(amount, unit) {
-    return amount > 0 ? format.amount(amount, unit) : "";
+  /** Where there are margins, there must be room for them. */
+  #figureClass(measure) {
+    return this.model.data.entries.variances[measure] ? "figure sampled" : "figure";
+  }
+
+  #amount(amount, unit, margin = 0) {
+    if (amount <= 0) return "";
+    return margin > 0 ? format.bytesWithin(amount, margin) : format.amount(amount, unit);
   }
 
   #percent(part, whole) {
@@ -126,7 +142,7 @@ class Columns {
 
   /** Those that the user wants, or that there is room for. */
   visible(room) {
-    const widths = {meter: 122, share: 66};
+    const widths = {meter: 122, share: 66, sampled: 148};
     const width = (column) => widths[column.className.split(" ").find((name) => widths[name])] ?? 88;
     let left = room;
     const isIn = new Set();

@@ -26,6 +26,15 @@ const format = {
     return `${rank === 0 ? bytes : bytes.toFixed(bytes >= 100 ? 0 : 1)} ${units[rank]}`;
   },
 
+  /** "4.5 ±1.2 MiB" */
+  bytesWithin(bytes, margin) {
+    let unit = 1;
+    while (bytes / unit >= 1024 && unit < 2 ** 40) unit *= 1024;
+    const [number, name] = format.bytes(bytes).split(" ");
+    const within = margin / unit;
+    return `${number} ±${within.toFixed(within >= 100 ? 0 : 1)} ${name}`;
+  },
+
   percent(part, whole) {
     if (whole <= 0) return "0 %";
     const percent = (100 * part) / whole;

@@ -38,7 +38,11 @@ class FunctionView {
     this.isStale = false;
     const self = weights.map((weight) => model.selfBy(weight, model.frameFunction, count));
     const sums = weights.map((weight) => weight.sum);
-    this.figures = new Figures(self, model.totalBy(weights[this.measure], model.frameFunction, count), sums);
+    const variances = model.measures.map((_, measure) => {
+      const variance = model.weighVariance(measure, this.thread);
+      return variance && model.selfBy(variance, model.frameFunction, count);
+    });
+    this.figures = new Figures(self, model.totalBy(weights[this.measure], model.frameFunction, count), sums, variances);
     this.columns.setMeasure(this.measure, sums);
     this.rows = [];
     for (let number = 0; number < count; number++) {

@@ -50,7 +50,11 @@ class LineView {
     this.weights = weights[this.measure];
     const self = weights.map((weight) => model.selfBy(weight, keyOf, count, charge));
     const sums = weights.map((weight) => weight.sum);
-    this.figures = new Figures(self, model.totalBy(this.weights, keyOf, count, charge), sums);
+    const variances = model.measures.map((_, measure) => {
+      const variance = model.weighVariance(measure, this.thread);
+      return variance && model.selfBy(variance, keyOf, count, charge);
+    });
+    this.figures = new Figures(self, model.totalBy(this.weights, keyOf, count, charge), sums, variances);
     this.natives = model.nativesBy(this.weights, keyOf, charge);
     this.columns.setMeasure(this.measure, sums);
     this.files = this.#groupByFile();

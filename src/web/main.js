@@ -1,6 +1,9 @@
 // Puts the views together: what is chosen above goes to all of them.
 
-const TABS = ["flame", "lines", "functions", "threads"];
+const TABS = ["flame", "lines", "functions", "threads", "memory"];
+// What the flame graph of a run is switched between; the list above has all measures.
+const FLAME_MEASURES = [["cpu", "CPU"], ["wait", "waiting"], ["alloc_bytes", "allocated"], ["peak_bytes", "peak"],
+  ["live_bytes", "live"], ["copy_bytes", "copied"]];
 
 class Report {
   constructor(data) {
@@ -20,6 +23,10 @@ class Report {
       functions: new FunctionView(this.model, (number) => this.#openSource(number)),
       threads: new ThreadView(this.model, (thread) => this.#chooseThread(thread)),
     };
+    this.tabs = TABS;
+    if (data.memory) this.views.memory = new MemoryView(this.model, (place) => this.#openPlace(place), () => this.#showPeak());
+    else this.tabs = TABS.filter((name) => name !== "memory");
+    this.find("tab-memory").hidden = !data.memory;
     this.summary = new Summary(this.model, (measure) => this.#chooseMeasure(measure));
     this.#writeHeader(data.meta);
     this.#writeChoices();
@@ -42,6 +49,7 @@ class Report {
     const {model} = this;
     this.find("measure").replaceChildren(...model.measures.map((measure, i) => new Option(measure.label, i)));
     this.find("field-measure").hidden = model.measures.length < 2;
+    this.#writeFlameMeasures();
     this.find("field-thread").hidden = model.threads.length < 2;
     if (!model.measures.length) return;
     const sums = model.threadSums(0);
@@ -49,6 +57,21 @@ class Report {
     const order = [...sums.keys()].sort((a, b) => sums[b] - sums[a]);
     this.find("thread").replaceChildren(new Option(`all ${model.threads.length}`, -1),
       ...order.map((i) => new Option(`${model.threads[i].name} · ${format.percent(sums[i], whole)}`, i)));
+  }
+
+  #writeFlameMeasures() {
+    const {model} = this;
+    const chosen = FLAME_MEASURES.map(([name, title]) => [model.measure(name), title])
+      .filter(([measure]) => measure !== undefined && model.threadSums(measure).some((amount) => amount > 0));
+    this.find("flame-measures").hidden = !model.data.memory || chosen.length < 2;
+    this.find("flame-measures").replaceChildren(...chosen.map(([measure, title]) => {
+      const button = element("button", "", title);
+      button.type = "button";
+      button.dataset.measure = measure;
+      button.title = model.measures[measure].label;
+      button.addEventListener("click", () => this.#chooseMeasure(measure));
+      return button;
+    }));
   }
 
   #listen() {
@@ -62,7 +85,7 @@ class Report {
       clearTimeout(this.searchTimer);
       this.searchTimer = setTimeout(() => this.#search(), 120);
     });
-    for (const name of TABS) on(`tab-${name}`, "click", () => this.#show(name));
+    for (const name of this.tabs) on(`tab-${name}`, "click", () => this.#show(name));
     this.find("tabs").addEventListener("keydown", (event) => this.#tabKey(event));
     document.addEventListener("keydown", (event) => this.#key(event));
   }
@@ -75,8 +98,8 @@ class Report {
     } else if (event.key === "Escape" && event.target === this.find("search")) {
       this.find("search").value = "";
       this.#search();
-    } else if (/^[1-9]$/.test(event.key) && TABS[event.key - 1] && !typing && !event.ctrlKey && !event.altKey && !event.metaKey) {
-      this.#show(TABS[event.key - 1]);
+    } else if (/^[1-9]$/.test(event.key) && this.tabs[event.key - 1] && !typing && !event.ctrlKey && !event.altKey && !event.metaKey) {
+      this.#show(this.tabs[event.key - 1]);
     } else if (event.key === "Escape" && this.shown === "flame" && !event.defaultPrevented) {
       this.flame.zoom(this.flame.tree.root);
     }
@@ -86,7 +109,7 @@ class Report {
   #tabKey(event) {
     const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
     if (!step) return;
-    this.#show(TABS[(TABS.indexOf(this.shown) + step + TABS.length) % TABS.length]);
+    this.#show(this.tabs[(this.tabs.indexOf(this.shown) + step + this.tabs.length) % this.tabs.length]);
     this.find(`tab-${this.shown}`).focus();
   }
 
@@ -119,6 +142,9 @@ class Report {
     const {model} = this;
     if (!model.measures.length) return;
     this.unit = model.measures[this.measure].unit;
+    for (const button of this.find("flame-measures").children) {
+      button.setAttribute("aria-pressed", Number(button.dataset.measure) === this.measure);
+    }
     this.weights = model.weigh(this.measure, this.thread);
     for (const view of Object.values(this.views)) view.setWeights(this.measure, this.thread);
     this.summary.show(this.thread);
@@ -234,6 +260,19 @@ class Report {
       view.setSearch(found);
       if (this.shown === name) view.show();
     }
+  }
+
+  #openPlace({file, line}) {
+    const number = this.model.paths.indexOf(file);
+    if (number < 0) return;
+    this.#show("lines");
+    this.views.lines.selectFile(number, line);
+  }
+
+  #showPeak() {
+    const measure = this.model.measure("peak_bytes");
+    if (measure !== undefined) this.#chooseMeasure(measure);
+    this.#show("flame");
   }
 
   #openSource(number) {

@@ -8,7 +8,11 @@
 // data.measures             [{name, label, unit}]; the first one is the main one
 // data.processes            [{command, pid}]
 // data.threads              [{name, process}]
-// data.entries              {thread: [thread], stack: [stack], values: [per measure: [amount]]}
+// data.entries              {thread: [thread], stack: [stack], values: [per measure: [amount]],
+//                            variances: [per measure: [KiB²], of what is sampled, or null]}
+// data.memory               [{process, peak, peakTime, end, inherited, stride, lost, time: [ns], bytes: [footprint],
+//                            lines: [{file, line, function, most, time, bytes}], leaks: [{file, line, function, likelihood,
+//                            rate (bytes/s), age (s), live, survivors, rises}]}]: paths of files; absent where it was not taken
 // data.sources              {file number: {first: [line], text: [[line, …]]}}: runs of source lines
 
 const KIND_PYTHON = 0;
@@ -117,6 +121,18 @@ class Model {
   }
 
   /** Amount of a measure by thread. */
+  /** How far sums of a measure may be from the truth: variances by stack; null where it is exact. */
+  weighVariance(measure, thread) {
+    const {entries} = this.data;
+    const values = entries.variances[measure];
+    if (!values) return null;
+    const self = new Float64Array(this.stackCount);
+    for (let i = 0; i < values.length; i++) {
+      if (thread < 0 || entries.thread[i] === thread) self[entries.stack[i]] += values[i];
+    }
+    return {self};
+  }
+
   threadSums(measure) {
     const {entries} = this.data;
     const sums = new Float64Array(this.threads.length);
