@@ -110,8 +110,9 @@ static void consider_words(struct look *look, const struct look_start *published
             (void)consider(look, published, word_at(look, i), longest);
 }
 
-/* The next _PyCFrame on the C stack. What is left over there of others that have ended leads nowhere, or not as far. */
-static void consider_cframes(struct look *look, uint64_t cframe, struct longest *longest) {
+/* The next _PyCFrame on the C stack. What is left over there of others that have ended leads nowhere, or not as far.
+ * Whether all of the C stack was searched. */
+static bool consider_cframes(struct look *look, uint64_t cframe, struct longest *longest) {
     layout_offset previous = look->layout->cframe.current_frame + LOOK_WORD_BYTES;
     uint64_t at = cframe > look->c_stack.start ? cframe : look->c_stack.start;
     uint64_t end = look->c_stack.end;
@@ -127,6 +128,7 @@ static void consider_cframes(struct look *look, uint64_t cframe, struct longest 
             way.hops > longest->hops)
             *longest = (struct longest){start, way.hops};
     }
+    return end != 0 && end == look->c_stack.end;
 }
 
 bool look_may_be_entering(const struct look *look) {
@@ -138,9 +140,13 @@ bool look_recover(struct look *look, const struct look_start *published, uint64_
     /* A frame that has not begun adds nothing to the way. */
     struct longest longest = {*published, held ? way->hops - !way->begun : 0};
     struct look_way found;
+    bool is_first = false;
     if (look->attached && (cframe == 0 || published->cframe != 0))
         consider_words(look, published, &longest);
     if (look->attached && cframe != 0 && (look_may_be_entering(look) || longest.hops == 0))
-        consider_cframes(look, cframe, &longest);
-    return (held || longest.hops > 0) && look_follow(look, &longest.start, &found);
+        is_first = consider_cframes(look, cframe, &longest) && look_may_be_entering(look);
+    if (held || longest.hops > 0)
+        return look_follow(look, &longest.start, &found);
+    /* No evaluation loop but the one that is being entered. */
+    return is_first && look_follow(look, &(struct look_start){0}, &found);
 }

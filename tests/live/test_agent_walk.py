@@ -10,6 +10,7 @@ import platform
 import re
 import signal
 import struct
+import subprocess
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,13 +82,18 @@ def step(python, folder, program, steps=STEPS):
         assert target.read_line() == "stepped"
         target.process.send_signal(signal.SIGINT)
         codes = {int(address): code for address, code in target.read().items()}
+    samples = read_samples(folder)
+    return Seen(python, str(target.pid), samples, codes)
+
+
+def read_samples(folder):
+    """(Sample, thread, how often)"""
     counts = dict(struct.iter_unpack("<QQ", Path(folder, "counts").read_bytes()))
-    samples = [
+    return [
         (sample, ring.stem, counts[sample.time_ns])
         for ring in sorted(Path(folder).glob("*.ring"))
         for sample in wire.read_ring(ring.read_bytes())
     ]
-    return Seen(python, str(target.pid), samples, codes)
 
 
 def line_of(code, frame):
@@ -198,3 +204,22 @@ def test_every_name(python, tmp_path):
     assert len({code.name for code in checked}) >= 7 + 2
     assert len({code.filename for code in checked}) >= 8
     assert any(code.table_length > MAX_TABLE_BYTES for code in checked)
+
+
+def test_a_whole_life(python, tmp_path):
+    """Windows of steps, wherever the process is when the clock strikes, from its first instruction to its last."""
+    steps, window, period_us = 150_000, 2000, 1000
+    environment = dict(
+        os.environ,
+        LD_PRELOAD=str(LIBRARY),
+        AGENT_WALK=f"{tmp_path} {steps} {window} {period_us}",
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    command = [python.path, "-W", "ignore", str(TARGETS / "whole_life.py")]
+    finished = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=120)
+    assert finished.returncode == 3
+    assert finished.stdout.startswith(b"lived")
+    samples = read_samples(tmp_path)
+    assert sum(count for _, _, count in samples) > 20 * window
+    torn = [sample for sample, _, _ in samples if sample.flags & wire.TORN]
+    assert not torn

@@ -46,7 +46,7 @@ static char reason[WIRE_REASON_BYTES];
 
 static char folder[200];
 static _Atomic int64_t steps_left;
-static int64_t window_steps;
+static int64_t window_steps, period_between_us;
 static _Atomic bool counting;
 
 /* What was seen, by hash. */
@@ -216,6 +216,11 @@ static void finish(void) {
         abort();
 }
 
+static void set_alarm(void) {
+    struct itimerval timer = {{0, 0}, {0, (suseconds_t)period_between_us}};
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
 static void on_trap(int signal, siginfo_t *info, void *context_pointer) {
     (void)signal;
     (void)info;
@@ -229,8 +234,10 @@ static void on_trap(int signal, siginfo_t *info, void *context_pointer) {
     }
     if (more)
         look(stepper, context);
-    if (more && window_steps > 0 && --stepper->window_left <= 0)
+    if (more && window_steps > 0 && --stepper->window_left <= 0) {
+        set_alarm();
         more = false;
+    }
     if (!more)
         context->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
     errno = saved;
@@ -293,8 +300,8 @@ EXPORT void walk_close(void) {
 }
 
 /* From the caller's next instruction on, `steps` steps are walked, in this thread and those that it starts; then
- * "stepped" and a newline are written to standard output. With a `window`, only so many at a time, beginning each
- * period_us microseconds of wall time, wherever the process is then. */
+ * "stepped" and a newline are written to standard output. With a `window`, only so many at a time, and period_us
+ * microseconds between, wherever the process is then. */
 EXPORT void walk_begin(const char *into, int64_t steps, int64_t window, int64_t period_us) {
     (void)snprintf(folder, sizeof folder, "%s", into);
     stacks = map(MAX_STACKS * sizeof *stacks);
@@ -304,6 +311,7 @@ EXPORT void walk_begin(const char *into, int64_t steps, int64_t window, int64_t 
     stepper->walk.c_stack_end = c_stack_end();
     atomic_store(&steps_left, steps);
     window_steps = window;
+    period_between_us = period_us;
     atomic_store(&counting, true);
     struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigfillset(&action.sa_mask);
@@ -311,11 +319,33 @@ EXPORT void walk_begin(const char *into, int64_t steps, int64_t window, int64_t 
     if (window > 0) {
         action.sa_sigaction = on_alarm;
         sigaction(SIGALRM, &action, NULL);
-        struct itimerval timer = {{0, (suseconds_t)period_us}, {0, (suseconds_t)period_us}};
-        setitimer(ITIMER_REAL, &timer, NULL);
+        set_alarm();
         return;
     }
     set_trap();
+}
+
+/* Neither can a fork be stepped through, and in the child nobody would read what is written. */
+EXPORT pid_t fork(void) {
+    bool stepped = clear_trap();
+    pid_t (*real)(void) = (pid_t(*)(void))(uintptr_t)dlsym(RTLD_NEXT, "fork");
+    pid_t pid = real();
+    if (pid == 0)
+        atomic_store(&counting, false);
+    else if (stepped)
+        set_trap();
+    return pid;
+}
+
+/* Who blocks all signals gets traps all the same. */
+EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
+    int (*real)(int, const sigset_t *, sigset_t *) =
+        (int (*)(int, const sigset_t *, sigset_t *))(uintptr_t)dlsym(RTLD_NEXT, "pthread_sigmask");
+    if (set == NULL || how == SIG_UNBLOCK || !atomic_load(&counting))
+        return real(how, set, before);
+    sigset_t without = *set;
+    sigdelset(&without, SIGTRAP);
+    return real(how, &without, before);
 }
 
 /* The calling thread is not stepped from here on, and is again. */
@@ -333,6 +363,7 @@ EXPORT void walk_resume(void) {
 struct start {
     void *(*function)(void *);
     void *argument;
+    bool stepped;
 };
 
 static void *start_stepping(void *start_pointer) {
@@ -341,7 +372,8 @@ static void *start_stepping(void *start_pointer) {
     struct stepper *stepper = stepper_of_thread();
     if (stepper != NULL)
         stepper->walk.c_stack_end = c_stack_end();
-    set_trap();
+    if (start.stepped)
+        set_trap();
     void *result = start.function(start.argument);
     clear_trap();
     return result;
@@ -353,9 +385,9 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
         (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))(uintptr_t)dlsym(RTLD_NEXT,
                                                                                                   "pthread_create");
-    struct start *start = stepped ? malloc(sizeof *start) : NULL;
+    struct start *start = atomic_load(&counting) ? malloc(sizeof *start) : NULL;
     if (start != NULL)
-        *start = (struct start){function, argument};
+        *start = (struct start){function, argument, stepped};
     int result =
         start != NULL ? real(thread, attributes, start_stepping, start) : real(thread, attributes, function, argument);
     if (stepped)

@@ -265,6 +265,35 @@ def tracing():
         sys.settrace(None)
 
 
+def hop(other):
+    leaf_line()  # -> leaf_line
+    other.switch()
+    leaf()  # -> leaf
+    return 1
+
+
+def use_greenlets():
+    import greenlet
+
+    here = greenlet.getcurrent()
+    one = greenlet.greenlet(hop)
+    two = greenlet.greenlet(lambda: hop(here))  # -> hop
+    one.switch(here)  # -> hop
+    two.switch()  # -> <lambda>, hop
+    one.switch()  # -> hop
+    two.switch()  # -> <lambda>, hop
+    leaf_line()  # -> leaf_line
+
+
+def greenlets():
+    """Where the package is to be had; by hand."""
+    import greenlet  # noqa: F401
+
+    begin()
+    for _ in range(ROUNDS):
+        use_greenlets()  # -> use_greenlets
+
+
 SHORT = "def f():\n    return 1\nf()\n"
 
 
@@ -378,7 +407,7 @@ def main():
     print("ready", flush=True)
     global begin
     begin = functools.partial(walk.walk_begin, folder.encode(), int(steps), 0, 0)
-    if name not in ("odd_names", "short_lived"):
+    if name not in ("greenlets", "odd_names", "short_lived"):
         begin()
     program()  # -> PROGRAM
 
