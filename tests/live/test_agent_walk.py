@@ -208,7 +208,7 @@ def test_every_name(python, tmp_path):
 
 def test_a_whole_life(python, tmp_path):
     """Windows of steps, wherever the process is when the clock strikes, from its first instruction to its last."""
-    steps, window, period_us = 150_000, 2000, 1000
+    steps, window, period_us = 5_000_000, 2000, 3000
     environment = dict(
         os.environ,
         LD_PRELOAD=str(LIBRARY),
@@ -218,8 +218,8 @@ def test_a_whole_life(python, tmp_path):
     command = [python.path, "-W", "ignore", str(TARGETS / "whole_life.py")]
     finished = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=120)
     assert finished.returncode == 3
-    assert finished.stdout.startswith(b"lived")
+    assert finished.stdout == b"lived\nstepped\n"
     samples = read_samples(tmp_path)
-    assert sum(count for _, _, count in samples) > 20 * window
+    assert sum(count for _, _, count in samples) > 5 * window
     torn = [sample for sample, _, _ in samples if sample.flags & wire.TORN]
     assert not torn

@@ -325,6 +325,13 @@ EXPORT void walk_begin(const char *into, int64_t steps, int64_t window, int64_t 
     set_trap();
 }
 
+EXPORT void pthread_exit(void *result) {
+    void (*real)(void *) = (void (*)(void *))(uintptr_t)dlsym(RTLD_NEXT, "pthread_exit");
+    (void)clear_trap();
+    real(result);
+    __builtin_unreachable();
+}
+
 /* Neither can a fork be stepped through, and in the child nobody would read what is written. */
 EXPORT pid_t fork(void) {
     bool stepped = clear_trap();
