@@ -62,6 +62,7 @@ struct stepper {
     struct wire_ring ring;
     int file;
     int64_t window_left;
+    volatile sig_atomic_t untouchable; /* in what cannot be stepped through */
     struct walk walk;
 };
 
@@ -79,6 +80,20 @@ static bool clear_trap(void) {
                      : "i"(~TRAP_FLAG)
                      : "memory", "cc");
     return (flags & TRAP_FLAG) != 0;
+}
+
+/* The C library blocks all signals in what comes now, and a trap that is blocked kills. */
+static bool begin_untouchable(void) {
+    if (own != NULL)
+        own->untouchable = 1;
+    return clear_trap();
+}
+
+static void end_untouchable(bool stepped) {
+    if (own != NULL)
+        own->untouchable = 0;
+    if (stepped)
+        set_trap();
 }
 
 static void *map(size_t size_bytes) {
@@ -251,6 +266,10 @@ static void on_alarm(int signal, siginfo_t *info, void *context_pointer) {
     struct stepper *stepper = stepper_of_thread();
     if (stepper == NULL || !atomic_load(&counting))
         return;
+    if (stepper->untouchable) {
+        set_alarm();
+        return;
+    }
     stepper->window_left = window_steps;
     context->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
 }
@@ -327,20 +346,19 @@ EXPORT void walk_begin(const char *into, int64_t steps, int64_t window, int64_t 
 
 EXPORT void pthread_exit(void *result) {
     void (*real)(void *) = (void (*)(void *))(uintptr_t)dlsym(RTLD_NEXT, "pthread_exit");
-    (void)clear_trap();
+    (void)begin_untouchable();
     real(result);
     __builtin_unreachable();
 }
 
-/* Neither can a fork be stepped through, and in the child nobody would read what is written. */
+/* In the child nobody would read what is written. */
 EXPORT pid_t fork(void) {
-    bool stepped = clear_trap();
+    bool stepped = begin_untouchable();
     pid_t (*real)(void) = (pid_t(*)(void))(uintptr_t)dlsym(RTLD_NEXT, "fork");
     pid_t pid = real();
     if (pid == 0)
         atomic_store(&counting, false);
-    else if (stepped)
-        set_trap();
+    end_untouchable(stepped && pid != 0);
     return pid;
 }
 
@@ -365,8 +383,7 @@ EXPORT void walk_resume(void) {
         set_trap();
 }
 
-/* The C library blocks all signals while it makes and ends a thread, and a trap that is blocked kills. So the new
- * thread and the one that makes it are not stepped through that. */
+/* Neither the new thread nor the one that makes it is stepped through its birth and its end. */
 struct start {
     void *(*function)(void *);
     void *argument;
@@ -382,13 +399,13 @@ static void *start_stepping(void *start_pointer) {
     if (start.stepped)
         set_trap();
     void *result = start.function(start.argument);
-    clear_trap();
+    (void)begin_untouchable();
     return result;
 }
 
 EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*function)(void *),
                           void *argument) {
-    bool stepped = clear_trap();
+    bool stepped = begin_untouchable();
     int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
         (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))(uintptr_t)dlsym(RTLD_NEXT,
                                                                                                   "pthread_create");
@@ -397,8 +414,7 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
         *start = (struct start){function, argument, stepped};
     int result =
         start != NULL ? real(thread, attributes, start_stepping, start) : real(thread, attributes, function, argument);
-    if (stepped)
-        set_trap();
+    end_untouchable(stepped);
     return result;
 }
 
