@@ -16,6 +16,8 @@ static const uint64_t FORK_GRACE_NS = 20 * NS_PER_MS;
 /* How long a region may take from its making to its being finished. */
 static const uint64_t PATIENCE_NS = 10 * NS_PER_S;
 
+enum { HAD_AGENT = 1, COMPLAINED_OF };
+
 enum {
     MAX_PENDING = 4096,
     MAX_PROCESSES = 1 << 16,
@@ -37,7 +39,7 @@ struct agent_session {
     struct agent_process **processes;
     size_t count, capacity;
     struct map files; /* those that are known, by process id and number */
-    struct map seen;  /* ids of all processes that had an agent */
+    struct map seen;  /* ids of all processes that had an agent or are complained of: which */
     struct pending *pending;
     size_t pending_count, pending_capacity;
     uint32_t process_count;
@@ -114,9 +116,10 @@ static void complain(struct agent_session *session, pid_t pid, const char *reaso
                        (int)pid, reason);
 }
 
-void agent_session_note_missed(struct agent_session *session, pid_t pid) {
-    uint64_t ignored = 0;
-    if (!map_get(&session->seen, (uint64_t)pid, &ignored) && session->complaint_count < MAX_COMPLAINTS)
+void agent_session_note_missed(struct agent_session *session, pid_t pid, bool certain) {
+    uint64_t known = 0;
+    (void)map_get(&session->seen, (uint64_t)pid, &known);
+    if ((known == 0 || (certain && known == HAD_AGENT)) && session->complaint_count < MAX_COMPLAINTS)
         (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
                        "the agent was not loaded into process %d: it was sampled from outside, as with --no-agent",
                        (int)pid);
@@ -185,9 +188,6 @@ static enum status end_process(struct agent_session *session, size_t index, uint
     complain_of_threads(session, process);
     session->processes[index] = session->processes[--session->count];
     remove_file(session, process->name);
-    /* A fork that has become another program at once. */
-    if (!process->told)
-        (void)map_remove(&session->seen, (uint64_t)process->sampled.pid);
     if (process->sampled.end_ns == 0)
         process->sampled.end_ns = now_ns;
     enum status ended = agent_process_free(process, session->sink);
@@ -210,7 +210,7 @@ static enum status take_region(struct agent_session *session, const char *name, 
     TRY(agent_process_new(name, region, &origin, &process));
     enum status status = end_predecessors(session, process->sampled.pid, now_ns);
     if (status == STATUS_OK)
-        status = map_set(&session->seen, (uint64_t)process->sampled.pid, 1);
+        status = map_set(&session->seen, (uint64_t)process->sampled.pid, HAD_AGENT);
     if (status == STATUS_OK)
         status = reserve((void **)&session->processes, &session->capacity, session->count + 1,
                          sizeof(struct agent_process *));
@@ -239,7 +239,7 @@ static enum status try_pending(struct agent_session *session, const struct pendi
         return take_region(session, pending->name, region, now_ns);
     if (status == STATUS_OK) {
         complain(session, region->facts.pid, region->facts.reason);
-        status = map_set(&session->seen, (uint64_t)region->facts.pid, 1);
+        status = map_set(&session->seen, (uint64_t)region->facts.pid, COMPLAINED_OF);
         agent_region_close(region);
     }
     if (*settled)
@@ -292,6 +292,7 @@ static bool is_off(struct agent_session *session, struct agent_process *process)
         return false;
     agent_region_reason(process->region, reason);
     complain(session, process->sampled.pid, reason);
+    (void)!map_set(&session->seen, (uint64_t)process->sampled.pid, COMPLAINED_OF);
     return true;
 }
 

@@ -26,8 +26,9 @@ enum status agent_session_drain(struct agent_session *session, uint64_t now_ns) 
  */
 enum status agent_session_finish(struct agent_session *session) MUST_USE;
 
-/* A Python process was seen from outside; it is complained of if it never had an agent. */
-void agent_session_note_missed(struct agent_session *session, pid_t pid);
+/* A Python process was seen from outside alone; it is complained of unless it had an agent, or `certain` and that was
+ * not said already. */
+void agent_session_note_missed(struct agent_session *session, pid_t pid, bool certain);
 
 /* How many processes there were. */
 uint32_t agent_session_process_count(const struct agent_session *session);

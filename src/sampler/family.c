@@ -182,14 +182,25 @@ static void try_later(struct family *family, struct member *member, uint64_t now
     member->pause_ns = member->pause_ns * 2 < most_ns ? member->pause_ns * 2 : most_ns;
 }
 
+/* A child that vfork made is opened anew when it has a memory of its own: what is open of it before stays its
+ * parent's. */
+static enum status open_with_own_memory(const struct member *member, struct process **process) {
+    struct error ignored = {0};
+    TRY(process_open(member->pid, process, &ignored));
+    bool shares = process_shares_memory(*process, member->parent_pid);
+    if (!shares && member->parent_pid == 0)
+        return STATUS_OK;
+    process_free(*process);
+    return shares ? STATUS_NOT_PYTHON : process_open(member->pid, process, &ignored);
+}
+
 /* Looks whether it is Python. */
 static enum status try_open(struct family *family, struct member *member, uint64_t now_ns) {
     struct error ignored = {0};
     struct process *process = NULL;
-    TRY(process_open(member->pid, &process, &ignored));
-    enum status status = STATUS_NOT_PYTHON;
-    if (!process_shares_memory(process, member->parent_pid))
-        status = target_open(process, member->parent_pid, family->options, family->sink, &member->target, &ignored);
+    TRY(open_with_own_memory(member, &process));
+    enum status status =
+        target_open(process, member->parent_pid, family->options, family->sink, &member->target, &ignored);
     if (status != STATUS_OK) {
         process_free(process);
         return status;

@@ -28,6 +28,7 @@ struct roster_process {
     struct sampled_process merged; /* what the sink sees */
     struct sampled_process *sides[SIDES];
     bool seen[SIDES];
+    bool missed; /* told of */
     struct sample_counters counters[SIDES];
     struct roster_thread **threads;
     size_t thread_count, thread_capacity;
@@ -48,7 +49,7 @@ struct roster {
     struct roster_process **processes;
     size_t count, capacity;
     uint32_t next_number;
-    void (*missed)(void *context, const struct sampled_process *process);
+    void (*missed)(void *context, const struct sampled_process *process, bool certain);
     void *context;
 };
 
@@ -207,8 +208,8 @@ static enum status close_process(struct roster *roster, size_t index) {
     const struct sample_counters sum = {inside->taken + outside->taken, inside->missed + outside->missed,
                                         inside->inconsistent + outside->inconsistent, inside->errors + outside->errors};
     roster->processes[index] = roster->processes[--roster->count];
-    if (!process->seen[ROSTER_INSIDE])
-        roster->missed(roster->context, &process->merged);
+    if (!process->seen[ROSTER_INSIDE] && !process->missed)
+        roster->missed(roster->context, &process->merged, false);
     enum status status = STATUS_OK;
     while (process->thread_count > 0) {
         enum status closed = close_thread(roster, process, process->thread_count - 1);
@@ -349,8 +350,13 @@ static enum status take_sample(struct sample_sink *sink, const struct sample *to
     struct side *side = side_of(sink);
     struct roster_thread *thread = told->thread->receiver;
     struct sample sample = *told;
+    struct roster_process *process = told->thread->process->receiver;
     take_cpu(thread, told->thread, side->index);
-    merge_library(told->thread->process->receiver);
+    merge_library(process);
+    if (told->clock == SAMPLE_CLOCK_CPU_SUM && !process->missed) {
+        process->missed = true;
+        side->roster->missed(side->roster->context, &process->merged, true);
+    }
     sample.thread = &thread->merged;
     return side->roster->sink->sample(side->roster->sink, &sample);
 }
@@ -388,7 +394,8 @@ static enum status take_memory(struct sample_sink *sink, const struct sample_mem
 }
 
 struct roster *roster_new(struct sample_sink *sink,
-                          void (*missed)(void *context, const struct sampled_process *process), void *context) {
+                          void (*missed)(void *context, const struct sampled_process *process, bool certain),
+                          void *context) {
     struct roster *roster = calloc(1, sizeof *roster);
     if (roster == NULL)
         return NULL;

@@ -10,9 +10,11 @@ enum roster_side { ROSTER_INSIDE, ROSTER_OUTSIDE };
 struct roster;
 
 /* `sink` (borrowed) gets numbers for processes that the roster gives. `missed` is told of each process that was never
- * seen from inside, at its end. NULL when there is no memory. */
+ * seen from inside, at its end, and of each whose CPU time is told from outside, before (`certain`). NULL when there is
+ * no memory. */
 struct roster *roster_new(struct sample_sink *sink,
-                          void (*missed)(void *context, const struct sampled_process *process), void *context);
+                          void (*missed)(void *context, const struct sampled_process *process, bool certain),
+                          void *context);
 /* Tells the sink of all ends that it waited with, and frees it. */
 enum status roster_free(struct roster *roster) MUST_USE;
 

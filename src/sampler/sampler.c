@@ -36,8 +36,8 @@ struct sampler {
     uint64_t attended_ns;
 };
 
-static void note_missed(void *context, const struct sampled_process *process) {
-    agent_session_note_missed(context, process->pid);
+static void note_missed(void *context, const struct sampled_process *process, bool certain) {
+    agent_session_note_missed(context, process->pid, certain);
 }
 
 /* What the agent sees and what is seen from outside are to be one process each. */

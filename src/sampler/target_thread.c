@@ -29,6 +29,25 @@ void target_thread_release(struct target_thread *thread) {
     thread->watch = NULL;
 }
 
+static bool is_current(const struct tracked_stack *stack, struct code_cache *codes) {
+    for (size_t i = 0; i < stack->count; i++) {
+        const struct code *old = stack->frames[i].code, *now = NULL;
+        if (old != NULL && (code_cache_get(codes, old->address, &now) != STATUS_OK || now != old))
+            return false;
+    }
+    return true;
+}
+
+void target_thread_check_codes(struct target_thread *thread, struct code_cache *codes) {
+    if (is_current(&thread->tracker.stack, codes) && is_current(&thread->linked.stack, codes))
+        return;
+    stack_tracker_forget(&thread->tracker);
+    linked_tracker_forget(&thread->linked);
+    thread->count = 0;
+    thread->has_stack = false;
+    thread->wait.asleep_ns = 0;
+}
+
 static bool is_same_activity(const struct thread_activity *one, const struct thread_activity *other) {
     return one->switches == other->switches && one->cpu_ns == other->cpu_ns;
 }

@@ -62,6 +62,9 @@ enum status target_thread_read_before_pause(struct target_thread *thread, uint64
 enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) MUST_USE;
 /* The same in SAMPLING_WAIT. */
 enum status target_thread_look_waiting(struct target_thread *thread, const struct thread_look *look) MUST_USE;
+/* Holds the stack at hand, parts of which may be as they were for long, against the code objects that there are now;
+ * what is of one that died and whose address another has taken is to be looked at anew. */
+void target_thread_check_codes(struct target_thread *thread, struct code_cache *codes);
 /* Hands on what is left of a thread's CPU time: before it ends. */
 enum status target_thread_end_work(struct target_thread *thread, struct sample_sink *sink,
                                    struct sample_counters *counters) MUST_USE;

@@ -78,8 +78,9 @@ static enum status hear_forgotten(struct sample_sink *sink, struct sampled_proce
     return STATUS_OK;
 }
 
-static void hear_missed(void *context, const struct sampled_process *process) {
+static void hear_missed(void *context, const struct sampled_process *process, bool certain) {
     (void)process;
+    (void)certain;
     ((struct heard *)context)->missed++;
 }
 
