@@ -70,6 +70,40 @@ def test_before_main(any_python, run, corners):
     assert 5000011 <= rows["<startup>"]["live_bytes"] <= rows["<startup>"]["alloc_bytes"] <= 5000011 + 8 * STRIDE
 
 
+WRAPPED = """
+import ctypes
+corners = ctypes.PyDLL(os.environ['CORNERS'])
+kept, over = [], threading.Event()
+def small(count):
+    return [bytes(n) for n in [991] * count] #small
+def others():
+    while not over.is_set():
+        [str(i) for i in range(100)]
+threads = [threading.Thread(target=others) for i in range(3)]
+for thread in threads: thread.start()
+for i in range(50):
+    corners.corners_wrap(1)
+    kept.append(small(301))
+    whole = bytearray(1048583) #whole
+    asked = corners.corners_wrap(0)
+    kept.append(small(301))
+assert asked > 50 * 301
+over.set()
+for thread in threads: thread.join()
+"""
+
+
+def test_allocators_of_the_program(python, run, corners):
+    """PyMem_GetAllocator and PyMem_SetAllocator are the program's, while other threads allocate."""
+    if python.free_threaded:
+        pytest.skip("there it is not safe to put others in place while threads allocate")
+    report = run(python, WRAPPED, env={"CORNERS": str(corners)})
+    total = 100 * 301 * (991 + 33)
+    report.assert_near("small", "alloc", total, slack=100 * 301 * 8 * 10)
+    report.assert_near("small", "live", total, slack=100 * 301 * 8 * 10)
+    assert report.rows["whole"]["alloc_bytes"] == pytest.approx(50 * 1048584, abs=4 * STRIDE)
+
+
 NATIVE = """
 import ctypes
 libc = ctypes.CDLL(None)
