@@ -61,3 +61,46 @@ def of_interpreter(context, interpreter, folder):
         cpython(interpreter, folder),
     ]
     return [launcher for launcher in found if launcher is not None]
+
+
+def scalene_memory(interpreter, folder):
+    found = packages.folder("scalene", interpreter)
+    if found is None:
+        return None
+    words = (interpreter.path, "-m", "scalene", "run", "-o", f"{folder}/scalene.json")
+    return Launcher("Scalene", words, {"PYTHONPATH": str(found)})
+
+
+def memray(interpreter, folder, python_allocators):
+    found = packages.folder("memray", interpreter)
+    if found is None:
+        return None
+    name = "memray --trace-python-allocators" if python_allocators else "memray"
+    options = ("--trace-python-allocators",) if python_allocators else ()
+    words = (interpreter.path, "-m", "memray", "run", "-q", "-f", *options, "-o", f"{folder}/memray.bin")
+    return Launcher(name, words, {"PYTHONPATH": str(found)})
+
+
+def tracemalloc(interpreter):
+    return Launcher("tracemalloc", (interpreter.path, "-X", "tracemalloc"))
+
+
+def fil(interpreter, folder):
+    found = packages.folder("fil", interpreter)
+    if found is None:
+        return None
+    words = (interpreter.path, "-m", "filprofiler", "-o", f"{folder}/fil", "--no-browser", "run")
+    return Launcher("Fil", words, {"PYTHONPATH": str(found)})
+
+
+def of_memory(context, interpreter, folder):
+    """All that tell of memory and run here, strobe first."""
+    found = [
+        strobe(context, interpreter, folder),
+        scalene_memory(interpreter, folder),
+        memray(interpreter, folder, False),
+        memray(interpreter, folder, True),
+        tracemalloc(interpreter),
+        fil(interpreter, folder),
+    ]
+    return [launcher for launcher in found if launcher is not None]

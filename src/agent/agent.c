@@ -166,8 +166,11 @@ static enum agent_python_presence start(void *library, uintptr_t stack_end) {
     const char *obstacle = presence == AGENT_PYTHON_FOUND ? prepare_process() : reason;
     if (obstacle != NULL)
         region_leave_reason(agent.folder, obstacle);
-    else
+    else {
+        if (library != RTLD_DEFAULT)
+            heap_take_over(heap_libc_bytes_in_use());
         begin(false, stack_end);
+    }
     if (agent.region == NULL)
         heap_switch_off();
     else if (heap_on) {

@@ -69,6 +69,10 @@ void heap_switch_off(void) {
     atomic_store(&heap.region, NULL);
 }
 
+void heap_take_over(int64_t bytes) {
+    heap_thread.delta = bytes;
+}
+
 static bool make_owner_page(void) {
     if (heap.is_own == NULL) {
         void *page = mmap(NULL, OWNER_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

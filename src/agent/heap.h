@@ -87,6 +87,8 @@ void heap_catch_up(void);
 void heap_read_environment(void);
 /* This process is no Python, or the agent is off. */
 void heap_switch_off(void);
+/* What was given out while nobody looked: the process turns out to be one to look at after all. Before heap_begin. */
+void heap_take_over(int64_t bytes);
 /* The region is this process's from here on; in a child of fork, once more. */
 void heap_begin(struct wire_region *region, bool forked);
 /* In a child of fork, before anything else. */

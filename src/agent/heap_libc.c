@@ -137,6 +137,20 @@ static size_t first_usable_size(void *block) {
     return next.usable_size(block);
 }
 
+/* struct mallinfo2 (malloc.h of glibc 2.33) */
+struct usage {
+    size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+
+int64_t heap_libc_bytes_in_use(void) {
+    struct usage (*tell)(void);
+    *(void **)&tell = dlsym(RTLD_NEXT, "mallinfo2");
+    if (tell == NULL)
+        return 0;
+    struct usage usage = tell();
+    return (int64_t)(usage.uordblks + usage.hblkhd);
+}
+
 const void *heap_libc_allocator(void) {
     free(malloc(1)); /* it is found */
     const void *function;

@@ -20,6 +20,7 @@ enum {
     DOMAINS,
     /* Larger blocks pymalloc gets from malloc (SMALL_REQUEST_THRESHOLD, Objects/obmalloc.c, pycore_obmalloc.h). */
     PYMALLOC_MAX_BYTES = 512,
+    MOST_HEAD_BYTES = 64,
 };
 
 /* PyMemAllocatorEx (Include/cpython/pymem.h 3.8 to 3.15) */
@@ -126,8 +127,10 @@ static void *sample_pymalloc(void *(*get)(void *argument), void *argument, size_
     if (!heap_choose(grown_bytes, &choice))
         return NULL;
     void *block = get_from_malloc(get, argument);
-    if (block != NULL && block == heap_thread.nested)
-        heap_tell(&(struct heap_block){.address = block, .size_bytes = size_bytes, .grown_bytes = grown_bytes}, &choice,
+    /* By the address that comes to free: debug hooks of the raw domain put something before what pymalloc gets. */
+    void *given = heap_thread.nested;
+    if (given != NULL && (uintptr_t)block - (uintptr_t)given < MOST_HEAD_BYTES)
+        heap_tell(&(struct heap_block){.address = given, .size_bytes = size_bytes, .grown_bytes = grown_bytes}, &choice,
                   WIRE_DOMAIN_PYTHON);
     return block;
 }
@@ -373,41 +376,92 @@ static bool same_functions(const struct allocator *left, const struct allocator 
     return left->malloc == right->malloc && left->free == right->free && left->context == right->context;
 }
 
-static void hook(int domain, struct allocator functions) {
-    python.get(domain, &originals[domain]);
+/* What debug hooks have for a context (debug_alloc_api_t: Objects/obmalloc.c 3.8 to 3.11, pycore_pymem_init.h and
+ * pycore_pymem.h 3.12 to 3.15), those of the three domains behind each other. */
+struct debug_hooks {
+    char id;
+    struct allocator inner;
+};
+
+static struct debug_hooks *find_debug_hooks(const struct allocator now[DOMAINS]) {
+    static const char ids[DOMAINS] = {'r', 'm', 'o'};
+    struct debug_hooks *first = now[DOMAIN_RAW].context;
+    for (int domain = 0; domain < DOMAINS; domain++)
+        if (first == NULL || now[domain].context != first + domain)
+            return NULL;
+    for (int domain = 0; domain < DOMAINS; domain++)
+        if (first[domain].id != ids[domain])
+            return NULL;
+    return first;
+}
+
+/* What allocates, and what `debug` stands before, if that is there. The hooks go between the two, so that the
+ * interpreter finds its own in front. */
+struct current {
+    struct allocator now[DOMAINS];
+    struct debug_hooks *debug;
+};
+
+static void find_current(struct current *current) {
+    for (int domain = 0; domain < DOMAINS; domain++)
+        python.get(domain, &current->now[domain]);
+    current->debug = find_debug_hooks(current->now);
+    for (int domain = 0; domain < DOMAINS && current->debug != NULL; domain++)
+        current->now[domain] = current->debug[domain].inner;
+}
+
+static void put(const struct current *current, int domain, struct allocator functions) {
+    if (current->debug != NULL)
+        current->debug[domain].inner = functions;
+    else
+        python.set(domain, &functions);
+}
+
+static void hook(const struct current *current, int domain, struct allocator functions) {
+    originals[domain] = current->now[domain];
     functions.context = &originals[domain];
-    python.set(domain, &functions);
+    put(current, domain, functions);
+}
+
+static void hook_pymalloc(const struct current *current) {
+    pymalloc = current->now[DOMAIN_OBJECT];
+    const struct allocator hooks = {NULL, pymalloc_malloc, pymalloc_calloc, pymalloc_realloc, pymalloc.free};
+    put(current, DOMAIN_MEM, hooks);
+    put(current, DOMAIN_OBJECT, hooks);
+    if (python.get_arenas != NULL && python.set_arenas != NULL)
+        hook_arenas();
+}
+
+static bool is_hooked(const struct allocator *functions) {
+    return functions->malloc == pymalloc_malloc || functions->malloc == label_malloc ||
+           functions->malloc == other_malloc || functions->malloc == mimalloc_malloc;
 }
 
 static void hook_all(void) {
     const struct allocator label = {NULL, label_malloc, label_calloc, label_realloc, label_free};
     const struct allocator other = {NULL, other_malloc, other_calloc, other_realloc, other_free};
     const struct allocator mimalloc = {NULL, mimalloc_malloc, mimalloc_calloc, mimalloc_realloc, mimalloc_free};
-    struct allocator now[DOMAINS];
-    for (int domain = 0; domain < DOMAINS; domain++)
-        python.get(domain, &now[domain]);
-    if (now[DOMAIN_OBJECT].malloc == pymalloc_malloc || now[DOMAIN_OBJECT].malloc == label_malloc ||
-        now[DOMAIN_OBJECT].malloc == other_malloc || now[DOMAIN_OBJECT].malloc == mimalloc_malloc)
+    struct current current;
+    find_current(&current);
+    const struct allocator *raw = &current.now[DOMAIN_RAW], *memory = &current.now[DOMAIN_MEM],
+                           *object = &current.now[DOMAIN_OBJECT];
+    if (is_hooked(object))
         return;
-    bool from_malloc = same_functions(&now[DOMAIN_OBJECT], &now[DOMAIN_RAW]);
-    /* mimalloc has functions of their own for objects, and debug hooks have a context. */
-    bool is_pymalloc = !python.free_threaded && now[DOMAIN_OBJECT].context == NULL && !from_malloc &&
-                       same_functions(&now[DOMAIN_OBJECT], &now[DOMAIN_MEM]);
+    bool from_malloc = same_functions(object, raw);
+    /* mimalloc has functions of their own for objects, and what others put there has a context. */
+    bool is_pymalloc =
+        !python.free_threaded && object->context == NULL && !from_malloc && same_functions(object, memory);
     /* The interpreter's own of 3.13 on. The program has not yet had the time to put others there. */
-    bool is_mimalloc = !from_malloc && !is_pymalloc && now[DOMAIN_OBJECT].context == NULL &&
-                       now[DOMAIN_OBJECT].malloc != now[DOMAIN_MEM].malloc;
+    bool is_mimalloc = !from_malloc && !is_pymalloc && object->context == NULL && object->malloc != memory->malloc;
     const struct allocator *counting = from_malloc ? &label : is_mimalloc ? &mimalloc : &other;
-    hook(DOMAIN_RAW, label);
+    /* Of what CPython puts back meanwhile (_PyMem_SetDefaultAllocator) one may be hooked still. */
+    if (!is_hooked(raw))
+        hook(&current, DOMAIN_RAW, label);
     if (is_pymalloc) {
-        pymalloc = now[DOMAIN_OBJECT];
-        struct allocator hooks = {NULL, pymalloc_malloc, pymalloc_calloc, pymalloc_realloc, pymalloc.free};
-        python.set(DOMAIN_MEM, &hooks);
-        python.set(DOMAIN_OBJECT, &hooks);
-        if (python.get_arenas != NULL && python.set_arenas != NULL)
-            hook_arenas();
+        hook_pymalloc(&current);
     } else {
-        hook(DOMAIN_MEM, *counting);
-        hook(DOMAIN_OBJECT, *counting);
+        hook(&current, DOMAIN_MEM, *counting);
+        hook(&current, DOMAIN_OBJECT, *counting);
     }
 }
 

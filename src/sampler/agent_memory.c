@@ -358,6 +358,8 @@ enum status agent_memory_settle(struct agent_memory *memory, const struct wire_r
         TRY(agent_heap_take(&memory->heap, event));
         TRY(note_footprint(memory, event));
     }
+    if (done == 0)
+        return STATUS_OK;
     memory->queue_count -= done;
     memmove(memory->queue, memory->queue + done, memory->queue_count * sizeof memory->queue[0]);
     return STATUS_OK;

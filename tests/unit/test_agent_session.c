@@ -297,6 +297,19 @@ static void put_free(struct producer *producer, uint32_t index, uint64_t id, uin
     wire_ring_commit(ring, position);
 }
 
+static void put_start(struct producer *producer, uint32_t index, uint64_t id, const struct wire_frame *frames,
+                      uint32_t count) {
+    struct wire_ring *ring = &producer->rings[index];
+    uint64_t position = wire_ring_position(ring);
+    struct wire_start *put = wire_ring_reserve(ring, &position, WIRE_START, sizeof *put + count * sizeof *frames);
+    assert_non_null(put);
+    put->time_ns = clock_monotonic_ns();
+    put->id = id;
+    put->frame_count = count;
+    memcpy(put + 1, frames, count * sizeof *frames);
+    wire_ring_commit(ring, position);
+}
+
 static struct agent_session *open_session(struct seen *seen) {
     struct agent_session *session = NULL;
     struct error error = {0};
@@ -663,6 +676,49 @@ static void test_memory(void **state) {
     producer_end(&producer);
 }
 
+/* What a thread without Python allocates is charged to where it was started, also when its ring is read before that of
+ * the thread that did so; and what found no room, to nobody. */
+static void test_memory_without_python(void **state) {
+    (void)state;
+    static struct seen seen;
+    struct producer producer;
+    struct agent_session *session = open_session(&seen);
+    producer_make(&producer, session, 0);
+    struct wire_region *region = producer.region;
+    region->memory_stride_bytes = 1000;
+    producer_publish(&producer);
+    start_thread(&producer, 1, 0);
+    producer.rings[1].slot->tid = (uint32_t)getpid();
+    put_code(&producer, 1, 0x1000, "starter", 10);
+    put_code(&producer, 1, 0x2000, "other", 20);
+    drain(session);
+    const struct wire_frame starter = {0x1000, 0, WIRE_FRAME_PYTHON}, other = {0x2000, 0, WIRE_FRAME_PYTHON};
+    put_start(&producer, 1, 77, &starter, 1);
+    put_sample(&producer, 1, 1, 0, &other, 1, 0);
+    start_thread(&producer, 0, 0);
+    start_thread(&producer, 2, 0);
+    producer.rings[0].slot->starter_id = 77;
+    producer.rings[0].slot->starter = 1;
+    producer.rings[2].slot->starter_id = 78;
+    producer.rings[2].slot->starter = 5000;
+    const struct wire_alloc alloc = {.record.flags = WIRE_SAMPLE_NO_PYTHON, .size_bytes = 9, .grown_bytes = 9};
+    for (uint32_t index = 0; index <= 2; index += 2) {
+        struct wire_alloc one = alloc;
+        one.id = index + 1;
+        one.weight_bytes = 100 + index;
+        put_alloc(&producer, index, &one, NULL, 0);
+    }
+    drain(session);
+    atomic_store(&region->lost_memory_bytes, 500);
+    atomic_store(&region->lost_memory_records, 2);
+    drain(session);
+    finish(session);
+    assert_int_equal(seen_at(&seen, "starter;THREAD")->allocated.alloc_bytes, 100);
+    assert_int_equal(seen_at(&seen, "other;THREAD")->allocated.alloc_bytes, 102);
+    assert_int_equal(seen_at(&seen, "LOST")->allocated.alloc_bytes, 500);
+    producer_end(&producer);
+}
+
 static void test_the_folder(void **state) {
     (void)state;
     static struct seen seen;
@@ -712,6 +768,7 @@ int main(void) {
         cmocka_unit_test(test_files_that_are_no_regions),
         cmocka_unit_test(test_a_region_that_is_cut_short),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory_without_python),
         cmocka_unit_test(test_the_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

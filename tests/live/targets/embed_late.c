@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int main(int argc, char **argv) {
@@ -11,6 +12,7 @@ int main(int argc, char **argv) {
         return 2;
     /* As programs do, long before. */
     setlocale(LC_ALL, "");
+    void *volatile kept = malloc(30000001);
     void *library = dlopen(argv[1], RTLD_NOW | (strcmp(argv[2], "local") == 0 ? RTLD_LOCAL : RTLD_GLOBAL));
     void *symbol = library != NULL ? dlsym(library, "Py_BytesMain") : NULL;
     if (symbol == NULL) {
@@ -20,5 +22,7 @@ int main(int argc, char **argv) {
     int (*python_main)(int, char **);
     memcpy(&python_main, &symbol, sizeof python_main);
     argv[2] = argv[0];
-    return python_main(argc - 2, argv + 2);
+    int status = python_main(argc - 2, argv + 2);
+    free(kept);
+    return status;
 }

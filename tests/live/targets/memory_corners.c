@@ -1,6 +1,7 @@
 /* Allocations where a profiler's hooks may trip: in a signal handler, in a constructor, in what runs at a thread's end
  * and around fork. Each of them gives back what it takes, but for what it says. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -79,6 +80,57 @@ long corners_churn(long rounds) {
     setitimer(ITIMER_REAL, &never, NULL);
     signal(SIGALRM, SIG_IGN);
     return handled;
+}
+
+/* PyMemAllocatorEx (Include/cpython/pymem.h) */
+struct allocator {
+    void *context;
+    void *(*malloc)(void *context, size_t size);
+    void *(*calloc)(void *context, size_t count, size_t size);
+    void *(*realloc)(void *context, void *block, size_t size);
+    void (*free)(void *context, void *block);
+};
+
+enum { DOMAINS = 3 };
+
+static struct allocator wrapped[DOMAINS];
+static volatile long asked;
+
+static void *wrap_malloc(void *context, size_t size) {
+    struct allocator *inner = context;
+    asked++;
+    return inner->malloc(inner->context, size);
+}
+
+static void *wrap_calloc(void *context, size_t count, size_t size) {
+    struct allocator *inner = context;
+    asked++;
+    return inner->calloc(inner->context, count, size);
+}
+
+static void *wrap_realloc(void *context, void *block, size_t size) {
+    struct allocator *inner = context;
+    asked++;
+    return inner->realloc(inner->context, block, size);
+}
+
+static void wrap_free(void *context, void *block) {
+    struct allocator *inner = context;
+    inner->free(inner->context, block);
+}
+
+/* Puts allocators of its own before Python's, or takes them away; with the GIL. Says how often they were asked. */
+long corners_wrap(int on) {
+    void (*get)(int, struct allocator *), (*set)(int, struct allocator *);
+    *(void **)&get = dlsym(RTLD_DEFAULT, "PyMem_GetAllocator");
+    *(void **)&set = dlsym(RTLD_DEFAULT, "PyMem_SetAllocator");
+    for (int domain = 0; domain < DOMAINS; domain++) {
+        struct allocator own = {&wrapped[domain], wrap_malloc, wrap_calloc, wrap_realloc, wrap_free};
+        if (on)
+            get(domain, &wrapped[domain]);
+        set(domain, on ? &own : &wrapped[domain]);
+    }
+    return asked;
 }
 
 /* In a thread that Python does not know: leaves 3000017 bytes, and a key's value to be destroyed. */
