@@ -1,6 +1,7 @@
 #include "agent/agent.h"
 
 #include "agent/codes.h"
+#include "agent/copy.h"
 #include "agent/heap.h"
 #include "agent/heap_libc.h"
 #include "agent/heap_map.h"
@@ -185,8 +186,10 @@ static void forget_errors(void) {
 
 __attribute__((constructor)) static void start_agent(void) {
     int error = errno;
+    copy_find_next();
     if (read_environment()) {
         heap_read_environment();
+        copy_read_environment();
         if (start(RTLD_DEFAULT, end_of_initial_stack()) == AGENT_PYTHON_NONE)
             atomic_store(&agent.waiting, true);
     }

@@ -49,7 +49,7 @@ struct pending {
 static __thread struct pending pending[PENDING];
 static __thread _Atomic uint32_t pending_count;
 
-static uint64_t number_from_environment(const char *name, uint64_t highest) {
+uint64_t heap_number_from_environment(const char *name, uint64_t highest) {
     const char *text = getenv(name);
     uint64_t number = 0;
     for (; text != NULL && *text >= '0' && *text <= '9' && number <= highest / 10; text++)
@@ -58,8 +58,8 @@ static uint64_t number_from_environment(const char *name, uint64_t highest) {
 }
 
 void heap_read_environment(void) {
-    heap.stride_bytes = number_from_environment(WIRE_ENVIRONMENT_MEMORY, STRIDE_MAX_BYTES);
-    heap.seed = number_from_environment(WIRE_ENVIRONMENT_MEMORY_SEED, UINT64_MAX);
+    heap.stride_bytes = heap_number_from_environment(WIRE_ENVIRONMENT_MEMORY, STRIDE_MAX_BYTES);
+    heap.seed = heap_number_from_environment(WIRE_ENVIRONMENT_MEMORY_SEED, UINT64_MAX);
     if (heap.stride_bytes == 0)
         heap_switch_off();
 }
@@ -102,6 +102,10 @@ static struct wire_region *own_region(void) {
     if (region != NULL)
         heap_switch_off();
     return NULL;
+}
+
+struct wire_region *heap_region(void) {
+    return own_region();
 }
 
 void heap_forget(void) {

@@ -83,6 +83,11 @@ void heap_keep(struct sampled *block, void *address, size_t size_bytes);
 /* A thread that was busy (agent/busy.h) is not any more: what was left for later meanwhile is done. */
 void heap_catch_up(void);
 
+/* The region in which this thread may tell of memory now; NULL: not yet, not any more, or not in this process. */
+struct wire_region *heap_region(void);
+
+/* A decimal number; 0 when there is none. */
+uint64_t heap_number_from_environment(const char *name, uint64_t highest);
 /* From the environment; once, before anything else. */
 void heap_read_environment(void);
 /* This process is no Python, or the agent is off. */

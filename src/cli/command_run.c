@@ -35,6 +35,8 @@ enum { OPTION_NO_AGENT = 256, OPTION_ON_DEMAND, OPTION_PROGRESS, OPTION_CPU_ONLY
 /* The mean number of bytes between two sampled allocations: what comes from a line is then known to within 139 % over
  * the root of its MiB, in 19 of 20 cases. */
 enum { MEMORY_STRIDE_BYTES = 512 << 10 };
+/* Of copies, which are many times as much. */
+enum { COPY_STRIDE_BYTES = 2 << 20 };
 
 /* Waiting is looked at from outside, at a rate of its own. */
 static const double WAIT_RATE_HZ = 100;
@@ -212,6 +214,7 @@ static enum status prepare_agent(struct run *run, struct error *error) {
         .period_ns = (uint64_t)((double)NS_PER_S / run->options->sampling.sampler.rate_hz),
         .paused = run->options->on_demand,
         .memory_stride_bytes = run->options->cpu_only ? 0 : MEMORY_STRIDE_BYTES,
+        .copy_stride_bytes = run->options->cpu_only ? 0 : COPY_STRIDE_BYTES,
     };
     enum status status = preload_enter(&preload);
     if (status == STATUS_OK)

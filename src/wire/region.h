@@ -32,6 +32,9 @@
 #define WIRE_ENVIRONMENT_PAUSED "STROBE_AGENT_PAUSED"
 /* The mean number of bytes between two sampled allocations, decimal; not set or "0": memory is not looked at. */
 #define WIRE_ENVIRONMENT_MEMORY "STROBE_AGENT_MEMORY_STRIDE_BYTES"
+/* The mean number of bytes between two sampled copies, decimal; not set or "0", or memory is not looked at: copies are
+ * not. */
+#define WIRE_ENVIRONMENT_COPIES "STROBE_AGENT_COPY_STRIDE_BYTES"
 /* For tests: where the random choice of what is sampled begins, decimal. */
 #define WIRE_ENVIRONMENT_MEMORY_SEED "STROBE_AGENT_MEMORY_SEED"
 

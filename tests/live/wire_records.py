@@ -15,6 +15,7 @@ ALLOC_HEAD = struct.Struct("<QQQQQQQQQIIII")
 RESIZE_BODY = struct.Struct("<QQQQ")
 FREE_BODY = struct.Struct("<QQQQ")
 START_HEAD = struct.Struct("<QQII")
+COPY_HEAD = struct.Struct("<QQQII")
 FRAME = struct.Struct("<QiI")
 ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 
@@ -93,6 +94,20 @@ class Free:
     allocated_bytes: int
 
 
+@dataclass(frozen=True)
+class Copy:
+    flags: int
+    time_ns: int
+    copied_bytes: int
+    weight_bytes: int
+    frames: tuple  # innermost first
+
+    @property
+    def lines(self):
+        """The names of its functions, innermost first."""
+        return [frame.code.name for frame in self.frames if frame.code]
+
+
 def padded(size):
     return (size + 7) & ~7
 
@@ -120,6 +135,7 @@ class Ring:
         self.codes = {}
         self.last = ()
         self.memory = []
+        self.copies = []
 
     def feed(self, data):
         """The Samples in whole records of the ring that follow those fed before."""
@@ -140,6 +156,8 @@ class Ring:
                 self.memory.append(Resize(*RESIZE_BODY.unpack(body)))
             elif kind == FREE:
                 self.memory.append(Free(*FREE_BODY.unpack(body)))
+            elif kind == COPY:
+                self.copies.append(self._read_copy(flags, body))
 
             elif kind == START:
                 *_, kept, count = START_HEAD.unpack_from(body)
@@ -158,6 +176,12 @@ class Ring:
         assert len(body) == ALLOC_HEAD.size + count * FRAME.size
         self._read_frames(body, ALLOC_HEAD.size, kept, count)
         return Allocation(flags, *fields, count_1024ths / 1024, footprint, allocated, domain, self.last)
+
+    def _read_copy(self, flags, body):
+        *fields, kept, count = COPY_HEAD.unpack_from(body)
+        assert len(body) == COPY_HEAD.size + count * FRAME.size
+        self._read_frames(body, COPY_HEAD.size, kept, count)
+        return Copy(flags, *fields, self.last)
 
     def _read_sample(self, flags, body):
         (time_ns, cpu_ns, user_us, system_us, overruns, kept, count, words, unit, _, *registers) = (
