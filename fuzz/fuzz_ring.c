@@ -78,7 +78,7 @@ static void begin(struct target *target) {
     require(agent_memory_init(&target->memory, &target->header, &target->codes) == STATUS_OK);
     for (size_t i = 0; i < THREADS; i++) {
         target->slots[i].starter_id = i;
-        target->rings[i] = (struct wire_ring){&target->slots[i], malloc(WIRE_RING_BYTES)};
+        target->rings[i] = (struct wire_ring){&target->slots[i], malloc(WIRE_RING_BYTES), 0};
         require(target->rings[i].bytes != NULL);
         agent_thread_init(&target->threads[i], &target->process, &target->rings[i]);
     }

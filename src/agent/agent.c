@@ -96,7 +96,7 @@ static void describe_process(struct wire_region *region, bool forked) {
 
 /* Begins to sample this process, whose one thread is the calling one. */
 static void begin(bool forked, uintptr_t stack_end) {
-    if (region_make(agent.folder, &agent.region) != STATUS_OK) {
+    if (region_make(agent.folder, heap_is_exact ? WIRE_LARGE_RING_BYTES : 0, &agent.region) != STATUS_OK) {
         heap_switch_off();
         return;
     }

@@ -21,7 +21,7 @@
 #define UNLIKELY(condition) __builtin_expect(condition, 0)
 
 /* Of a thread that cannot tell now. */
-enum { RETRY_BYTES = 64 << 10 };
+enum { RETRY_BYTES = 64 << 10, MAX_THINNING = 12 };
 
 /* Fortified programs call these. No header declares them. */
 // NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
@@ -83,7 +83,16 @@ void copy_read_environment(void) {
 
 /* --- Telling. --- */
 
-static bool write_copy(struct agent_thread *thread, uint64_t size_bytes, struct walk_stack *stack) {
+/* Of how many halvings of the room in the ring the copies that are told are to become as many times fewer: none while
+ * half of it is free. Those that are left stand for the others. */
+static unsigned thinning(const struct agent_thread *thread) {
+    unsigned halvings = 0;
+    while (halvings < MAX_THINNING && wire_ring_room(&thread->ring) < (uint64_t)WIRE_RING_BYTES >> (halvings + 1))
+        halvings++;
+    return halvings;
+}
+
+static bool write_copy(struct agent_thread *thread, uint64_t size_bytes, unsigned halvings, struct walk_stack *stack) {
     uint32_t new_frames = stack->count - stack->kept;
     uint64_t position = wire_ring_position(&thread->ring);
     struct wire_copy *record =
@@ -93,7 +102,7 @@ static bool write_copy(struct agent_thread *thread, uint64_t size_bytes, struct 
     record->record.flags = stack->flags;
     record->time_ns = clock_now_ns();
     record->size_bytes = size_bytes;
-    record->weight_bytes = stride_weigh(size_bytes, copy.stride_bytes).bytes;
+    record->weight_bytes = stride_weigh(size_bytes, copy.stride_bytes).bytes << halvings;
     record->kept = stack->kept;
     record->frame_count = new_frames;
     memcpy(record + 1, stack->frames, new_frames * sizeof *stack->frames);
@@ -104,9 +113,12 @@ static bool write_copy(struct agent_thread *thread, uint64_t size_bytes, struct 
 
 static void tell(struct wire_region *region, struct agent_thread *thread, uint64_t size_bytes) {
     struct walk_stack stack;
+    unsigned halvings = thinning(thread);
+    if ((stride_random(&copy_random) & ((UINT64_C(1) << halvings) - 1)) != 0)
+        return;
     const struct walk_registers registers = {.stack_pointer = (uint64_t)(uintptr_t)__builtin_frame_address(0)};
     walk_frames(&thread->walk, &registers, &stack);
-    if (!walk_define_codes(&thread->walk, &stack, &thread->ring) || !write_copy(thread, size_bytes, &stack))
+    if (!walk_define_codes(&thread->walk, &stack, &thread->ring) || !write_copy(thread, size_bytes, halvings, &stack))
         atomic_fetch_add_explicit(&region->lost_memory_records, 1, memory_order_relaxed);
 }
 

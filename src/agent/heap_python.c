@@ -1,6 +1,7 @@
 #include "agent/heap_python.h"
 
 #include "agent/agent.h"
+#include "agent/exact.h"
 #include "agent/heap.h"
 #include "agent/mimalloc.h"
 
@@ -217,12 +218,21 @@ static void come_out(int64_t left) {
 }
 
 static void *count_block(void *address, size_t size_bytes) {
+    if (heap_is_exact && address != NULL && heap_thread.inside == 0 &&
+        exact_quick_given((uint64_t)(uintptr_t)address, size_bytes))
+        return address;
     if (address != NULL && is_struck(size_bytes)) {
         uint32_t domain = enter_domain();
         heap_look(&(struct heap_block){.address = address, .size_bytes = size_bytes, .grown_bytes = size_bytes});
         heap_thread.domain = domain;
     }
     return address;
+}
+
+static void count_growth(const struct heap_block *block) {
+    uint32_t domain = enter_domain();
+    heap_look(block);
+    heap_thread.domain = domain;
 }
 
 static void *other_malloc(void *context, size_t size_bytes) {
@@ -243,7 +253,8 @@ static void *other_calloc(void *context, size_t count, size_t size_bytes) {
 
 static void other_free(void *context, void *block) {
     const struct allocator *original = context;
-    if (sampled_may_hold((uint64_t)(uintptr_t)block))
+    bool is_done = heap_is_exact && exact_quick_back((uint64_t)(uintptr_t)block);
+    if (!is_done && sampled_may_hold((uint64_t)(uintptr_t)block))
         heap_give_back(block);
     original->free(original->context, block);
 }
@@ -259,7 +270,10 @@ static void *other_realloc(void *context, void *block, size_t size_bytes) {
     come_out(left);
     if (!is_sampled)
         return moved == block ? moved : count_block(moved, size_bytes);
-    heap_keep(&sampled, moved != NULL ? moved : block, moved != NULL ? size_bytes : sampled.size_bytes);
+    size_t old_bytes = sampled.size_bytes;
+    heap_keep(&sampled, moved != NULL ? moved : block, moved != NULL ? size_bytes : old_bytes);
+    if (heap_is_exact && moved != NULL && size_bytes > old_bytes)
+        count_growth(&(struct heap_block){moved, size_bytes, size_bytes - old_bytes, sampled.id});
     return moved;
 }
 
@@ -308,6 +322,8 @@ static void note_mimalloc_resized(void *moved, size_t size_bytes, size_t old_byt
     struct heap_block block = {.address = moved, .size_bytes = size_bytes};
     if (new_bytes > old_bytes)
         block.grown_bytes = new_bytes - old_bytes < size_bytes ? new_bytes - old_bytes : size_bytes;
+    if (heap_is_exact && sampled != NULL)
+        block.grown_bytes = size_bytes > sampled->size_bytes ? size_bytes - sampled->size_bytes : 0;
     if (sampled != NULL) {
         block.id = sampled->id;
         heap_keep(sampled, moved, size_bytes);
@@ -338,6 +354,37 @@ static void *mimalloc_realloc(void *context, void *block, size_t size_bytes) {
     else if (is_sampled)
         heap_keep(&sampled, block, sampled.size_bytes);
     return moved;
+}
+
+/* --- pymalloc, where every allocation is counted: as above, but quicker for what is small. --- */
+
+static NOT_INLINE void *count_small(void *block, size_t size_bytes) {
+    if (block != NULL)
+        count_growth(&(struct heap_block){.address = block, .size_bytes = size_bytes, .grown_bytes = size_bytes});
+    return block;
+}
+
+static void *exact_malloc(void *context, size_t size_bytes) {
+    if (size_bytes > PYMALLOC_MAX_BYTES)
+        return other_malloc(context, size_bytes);
+    void *block = pymalloc.malloc(pymalloc.context, size_bytes);
+    if (block != NULL && exact_quick_given((uint64_t)(uintptr_t)block, size_bytes))
+        return block;
+    return count_small(block, size_bytes);
+}
+
+static NOT_INLINE void give_back_exactly(void *block) {
+    heap_give_back(block);
+    pymalloc.free(pymalloc.context, block);
+}
+
+static void exact_free(void *context, void *block) {
+    (void)context;
+    if (!exact_quick_back((uint64_t)(uintptr_t)block)) {
+        give_back_exactly(block);
+        return;
+    }
+    pymalloc.free(pymalloc.context, block);
 }
 
 /* --- The arenas in which pymalloc has its pools: what is in them is counted object by object. --- */
@@ -387,7 +434,8 @@ static void hook_all(void) {
     for (int domain = 0; domain < DOMAINS; domain++)
         python.get(domain, &now[domain]);
     if (now[DOMAIN_OBJECT].malloc == pymalloc_malloc || now[DOMAIN_OBJECT].malloc == label_malloc ||
-        now[DOMAIN_OBJECT].malloc == other_malloc || now[DOMAIN_OBJECT].malloc == mimalloc_malloc)
+        now[DOMAIN_OBJECT].malloc == other_malloc || now[DOMAIN_OBJECT].malloc == exact_malloc ||
+        now[DOMAIN_OBJECT].malloc == mimalloc_malloc)
         return;
     bool from_malloc = same_functions(&now[DOMAIN_OBJECT], &now[DOMAIN_RAW]);
     /* mimalloc has functions of their own for objects, and debug hooks have a context. */
@@ -396,15 +444,18 @@ static void hook_all(void) {
     /* The interpreter's own of 3.13 on. The program has not yet had the time to put others there. */
     bool is_mimalloc = !from_malloc && !is_pymalloc && now[DOMAIN_OBJECT].context == NULL &&
                        now[DOMAIN_OBJECT].malloc != now[DOMAIN_MEM].malloc;
-    const struct allocator *counting = from_malloc ? &label : is_mimalloc ? &mimalloc : &other;
+    const struct allocator exact = {NULL, exact_malloc, other_calloc, other_realloc, exact_free};
+    const struct allocator *counting = from_malloc ? &label : is_mimalloc ? &mimalloc : is_pymalloc ? &exact : &other;
     hook(DOMAIN_RAW, label);
     if (is_pymalloc) {
         pymalloc = now[DOMAIN_OBJECT];
+        if (python.get_arenas != NULL && python.set_arenas != NULL)
+            hook_arenas();
+    }
+    if (is_pymalloc && !heap_is_exact) {
         struct allocator hooks = {NULL, pymalloc_malloc, pymalloc_calloc, pymalloc_realloc, pymalloc.free};
         python.set(DOMAIN_MEM, &hooks);
         python.set(DOMAIN_OBJECT, &hooks);
-        if (python.get_arenas != NULL && python.set_arenas != NULL)
-            hook_arenas();
     } else {
         hook(DOMAIN_MEM, *counting);
         hook(DOMAIN_OBJECT, *counting);
