@@ -83,8 +83,8 @@ void copy_read_environment(void) {
 
 /* --- Telling. --- */
 
-/* Of how many halvings of the room in the ring the copies that are told are to become as many times fewer: none while
- * half of it is free. Those that are left stand for the others. */
+/* How often the number of copies that are told is to be halved, by the room that is left in the ring: not at all while
+ * half of it is free. Those that are told stand for the others. */
 static unsigned thinning(const struct agent_thread *thread) {
     unsigned halvings = 0;
     while (halvings < MAX_THINNING && wire_ring_room(&thread->ring) < (uint64_t)WIRE_RING_BYTES >> (halvings + 1))

@@ -130,12 +130,13 @@ class Region:
         place = SLOTS_OFFSET + index * SLOT_BYTES
         written, thread.lost, thread.torn = (self._load("Q", place + 64 + 8 * i) for i in range(3))
         read = self._load("Q", place + 128)
-        assert read <= written <= read + RING_BYTES
-        start = RINGS_OFFSET + index * RING_BYTES
-        ring = self.memory[start : start + RING_BYTES]
-        parts = [ring[read % RING_BYTES : written % RING_BYTES]]
-        if written > read and written % RING_BYTES <= read % RING_BYTES:
-            parts = [ring[read % RING_BYTES :], ring[: written % RING_BYTES]]
+        size = self.header["ring_bytes"] or RING_BYTES
+        assert read <= written <= read + size
+        start = RINGS_OFFSET + index * size
+        ring = self.memory[start : start + size]
+        parts = [ring[read % size : written % size]]
+        if written > read and written % size <= read % size:
+            parts = [ring[read % size :], ring[: written % size]]
         for part in parts:
             thread.samples.extend(thread.ring.feed(part))
         self._store("Q", place + 128, written)

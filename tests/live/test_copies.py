@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import subprocess
 from pathlib import Path
 
 import numpy_packages
@@ -169,6 +170,61 @@ def test_family(any_python):
     plain, seen = (json.loads(run.stdout) for run in (bare, watched))
     assert seen == plain and plain[1] == "0101234567" and plain[2] == 6
     assert plain[0]["strncat"] == [0, "ab0123456789" + "\0" * 20 + "zz"]
+
+
+# Initialised before the agent is, and run when it is done: its functions are called before they know what comes next.
+EARLY = r"""
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+static char made[5][64];
+__attribute__((constructor)) static void begin(void) {
+    volatile size_t size = 5;
+    memcpy(made[0], "first", size + 1);
+    memmove(made[0] + 1, made[0], size + 1);
+    const char *volatile from = "constructor";
+    strcpy(made[1], from);
+    strcat(made[1], from + 9);
+    strncat(made[1], from, size);
+    *(char *)mempcpy(made[2], from, size) = '!';
+    strncpy(made[3], from, size);
+    *stpcpy(made[4], from) = '?';
+}
+__attribute__((destructor)) static void end(void) {
+    const char *right[] = {"ffirst", "constructororconst", "const!", "const", "constructor?"};
+    for (int i = 0; i < 5; i++)
+        if (strcmp(made[i], right[i]) != 0)
+            _Exit(100 + i);
+}
+"""
+
+
+def test_before_the_agent(any_python, tmp_path):
+    (tmp_path / "early.c").write_text(EARLY)
+    library = tmp_path / "early.so"
+    command = ["cc", "-O0", "-fno-builtin", "-shared", "-fPIC", "-o", library, tmp_path / "early.c"]
+    subprocess.run(command, check=True)
+    for preload in (f"{library}", f"{AGENT} {library}", f"{library} {AGENT}"):
+        run = Watched(any_python, "print(1)", env={"LD_PRELOAD": preload, "STROBE_AGENT_COPY_STRIDE_BYTES": "1"}, read=False)
+        assert (run.returncode, run.stdout, run.stderr) == (0, b"1\n", b""), preload
+
+
+# As many thread-local bytes as the loader keeps in reserve, in libraries that are loaded later.
+STATIC_TLS = """
+import ctypes, sys
+print(sum(ctypes.CDLL(path).use() for path in sys.argv[1:]))
+"""
+
+
+def test_static_thread_local_memory(any_python, tmp_path):
+    """What a program could load without the agent, it can load with it."""
+    paths = [tmp_path / f"tls{i}.so" for i in range(8)]
+    for path in paths:
+        source = path.with_suffix(".c")
+        source.write_text('__thread char room[128] __attribute__((tls_model("initial-exec")));\nint use(void) { return ++room[5]; }\n')
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", path, source], check=True)
+    run = Watched(any_python, STATIC_TLS, *paths, env={"STROBE_AGENT_MEMORY_STRIDE_BYTES": "1", "STROBE_AGENT_COPY_STRIDE_BYTES": "1"}, read=False)
+    assert run.json() == 8
 
 
 OTHERS = [

@@ -3,8 +3,8 @@
 import struct
 from dataclasses import dataclass
 
-PAD, CODE, SAMPLE, ALLOC, RESIZE, FREE, COPY, START = range(8)
-PYTHON, NATIVE, CUT = range(3)
+PAD, CODE, SAMPLE, ALLOC, RESIZE, FREE, COPY, START, SITE, COUNTS = range(10)
+PYTHON, NATIVE, CUT, LOST = range(4)
 TORN, NO_PYTHON, DETACHED, FINALIZING = 1, 2, 4, 8
 MALLOC_DOMAIN, PYTHON_DOMAIN, MAP_DOMAIN = range(3)
 
@@ -16,6 +16,7 @@ RESIZE_BODY = struct.Struct("<QQQQ")
 FREE_BODY = struct.Struct("<QQQQ")
 START_HEAD = struct.Struct("<QQII")
 COPY_HEAD = struct.Struct("<QQQII")
+SITE_HEAD = struct.Struct("<IIII")
 FRAME = struct.Struct("<QiI")
 ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 
@@ -162,6 +163,9 @@ class Ring:
             elif kind == START:
                 *_, kept, count = START_HEAD.unpack_from(body)
                 self._read_frames(body, START_HEAD.size, kept, count)
+            elif kind == SITE:
+                _, kept, count, _ = SITE_HEAD.unpack_from(body)
+                self._read_frames(body, SITE_HEAD.size, kept, count)
 
     def _read_frames(self, body, start, kept, count):
         frames = []
