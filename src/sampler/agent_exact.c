@@ -80,7 +80,7 @@ static int64_t add(int64_t sum, int64_t change) {
 enum status agent_exact_count(struct agent_exact *exact, const struct wire_counts *counts) {
     struct agent_exact_cell *cell = NULL;
     if (counts->slot >= MAX_SLOTS || !is_plausible(counts->live_bytes) || !is_plausible(counts->live_count) ||
-        !is_plausible(counts->before_bytes) || !is_plausible((int64_t)counts->temporary_bytes))
+        !is_plausible(counts->before_bytes) || counts->temporary_bytes >= UINT64_C(1) << 57)
         return STATUS_DAMAGED;
     TRY(reserve_site(exact, counts->site));
     TRY(find_cell(exact, counts->slot, counts->site, &cell));
@@ -92,7 +92,7 @@ enum status agent_exact_count(struct agent_exact *exact, const struct wire_count
     struct agent_exact_site *site = &exact->sites[counts->site];
     site->live_bytes = add(site->live_bytes, counts->live_bytes);
     site->live_count = add(site->live_count, counts->live_count);
-    site->temporary_bytes += counts->temporary_bytes;
+    site->temporary_bytes = (uint64_t)add((int64_t)site->temporary_bytes, (int64_t)counts->temporary_bytes);
     return STATUS_OK;
 }
 
