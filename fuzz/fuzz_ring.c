@@ -132,7 +132,7 @@ static void falsify_header(struct target *target, const uint8_t *bytes, size_t s
 static void put(struct target *target, const uint8_t *head, const uint8_t *body, size_t body_bytes) {
     struct wire_ring *ring = &target->rings[head[0] % THREADS];
     uint64_t position = wire_ring_position(ring);
-    if (head[1] > WIRE_START) {
+    if (head[1] > WIRE_COUNTS) {
         falsify_header(target, body, body_bytes);
         return;
     }

@@ -2,46 +2,58 @@
 
 #include <stdlib.h>
 
-enum { MAX_SITES = 1 << 22, MAX_CELLS = 1 << 23, MAX_SLOTS = 1024 };
+enum { MAX_SITES = 1 << 19, MAX_CELLS = 1 << 21, MAX_SLOTS = 1024 };
 
 void agent_exact_release(struct agent_exact *exact) {
+    map_release(&exact->numbers);
     map_release(&exact->index);
     free(exact->cells);
     free(exact->sites);
 }
 
-static enum status reserve_site(struct agent_exact *exact, uint32_t site) {
-    if (site == 0 || site >= MAX_SITES)
-        return STATUS_DAMAGED;
-    if (site < exact->site_count)
+static enum status reserve(void **items, size_t *capacity, size_t count, size_t item_bytes) {
+    if (count <= *capacity)
         return STATUS_OK;
-    size_t count = exact->site_count > 0 ? exact->site_count : 256;
-    while (count <= site)
-        count *= 2;
-    struct agent_exact_site *grown = realloc(exact->sites, count * sizeof grown[0]);
+    size_t wanted = *capacity > 0 ? *capacity * 2 : 256;
+    void *grown = realloc(*items, wanted * item_bytes);
     if (grown == NULL)
         return STATUS_FAILED;
-    for (size_t i = exact->site_count; i < count; i++)
-        grown[i] = (struct agent_exact_site){0};
-    exact->sites = grown;
-    exact->site_count = count;
+    *items = grown;
+    *capacity = wanted;
     return STATUS_OK;
 }
 
-enum status agent_exact_define(struct agent_exact *exact, uint32_t site, uint32_t path) {
-    TRY(reserve_site(exact, site));
-    /* Numbers are not used again. */
-    if (exact->sites[site].is_known)
+static enum status find_site(struct agent_exact *exact, uint32_t number, uint32_t *index) {
+    uint64_t known = 0;
+    if (map_get(&exact->numbers, number, &known)) {
+        *index = (uint32_t)known;
+        return STATUS_OK;
+    }
+    if (number == 0 || exact->site_count == MAX_SITES)
         return STATUS_DAMAGED;
-    exact->sites[site].path = path;
-    exact->sites[site].is_known = true;
+    TRY(reserve((void **)&exact->sites, &exact->site_capacity, exact->site_count + 1, sizeof exact->sites[0]));
+    TRY(map_set(&exact->numbers, number, exact->site_count));
+    *index = (uint32_t)exact->site_count++;
+    exact->sites[*index] = (struct agent_exact_site){0};
     return STATUS_OK;
 }
 
-bool agent_exact_path(const struct agent_exact *exact, uint32_t site, uint32_t *path) {
-    if (site >= exact->site_count || !exact->sites[site].is_known)
+enum status agent_exact_define(struct agent_exact *exact, uint32_t number, uint32_t path) {
+    uint32_t index = 0;
+    TRY(find_site(exact, number, &index));
+    /* Numbers are not used again. */
+    if (exact->sites[index].is_known)
+        return STATUS_DAMAGED;
+    exact->sites[index].path = path;
+    exact->sites[index].is_known = true;
+    return STATUS_OK;
+}
+
+bool agent_exact_path(const struct agent_exact *exact, uint32_t number, uint32_t *path) {
+    uint64_t known = 0;
+    if (!map_get(&exact->numbers, number, &known) || !exact->sites[known].is_known)
         return false;
-    *path = exact->sites[site].path;
+    *path = exact->sites[known].path;
     return true;
 }
 
@@ -53,14 +65,7 @@ static enum status find_cell(struct agent_exact *exact, uint32_t slot, uint32_t 
     }
     if (exact->cell_count == MAX_CELLS)
         return STATUS_DAMAGED;
-    if (exact->cell_count == exact->cell_capacity) {
-        size_t capacity = exact->cell_capacity > 0 ? 2 * exact->cell_capacity : 256;
-        struct agent_exact_cell *grown = realloc(exact->cells, capacity * sizeof grown[0]);
-        if (grown == NULL)
-            return STATUS_FAILED;
-        exact->cells = grown;
-        exact->cell_capacity = capacity;
-    }
+    TRY(reserve((void **)&exact->cells, &exact->cell_capacity, exact->cell_count + 1, sizeof exact->cells[0]));
     TRY(map_set(&exact->index, key, exact->cell_count));
     *cell = &exact->cells[exact->cell_count++];
     **cell = (struct agent_exact_cell){.site = site};
@@ -82,14 +87,15 @@ enum status agent_exact_count(struct agent_exact *exact, const struct wire_count
     if (counts->slot >= MAX_SLOTS || !is_plausible(counts->live_bytes) || !is_plausible(counts->live_count) ||
         !is_plausible(counts->before_bytes) || counts->temporary_bytes >= UINT64_C(1) << 57)
         return STATUS_DAMAGED;
-    TRY(reserve_site(exact, counts->site));
-    TRY(find_cell(exact, counts->slot, counts->site, &cell));
+    uint32_t index = 0;
+    TRY(find_site(exact, counts->site, &index));
+    TRY(find_cell(exact, counts->slot, index, &cell));
     if (counts->peak_id != cell->peak_id) {
         cell->peak_id = counts->peak_id;
         cell->saved_bytes = add(cell->live_bytes, counts->before_bytes);
     }
     cell->live_bytes = add(cell->live_bytes, counts->live_bytes);
-    struct agent_exact_site *site = &exact->sites[counts->site];
+    struct agent_exact_site *site = &exact->sites[index];
     site->live_bytes = add(site->live_bytes, counts->live_bytes);
     site->live_count = add(site->live_count, counts->live_count);
     site->temporary_bytes = (uint64_t)add((int64_t)site->temporary_bytes, (int64_t)counts->temporary_bytes);

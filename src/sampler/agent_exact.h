@@ -11,7 +11,7 @@
 /* What the threads of one slot have of a site. At the maximum with the number peak_id it was `saved`; at each later one
  * what it is. */
 struct agent_exact_cell {
-    uint32_t site;
+    uint32_t site; /* index */
     uint64_t peak_id;
     int64_t live_bytes, saved_bytes;
 };
@@ -27,11 +27,12 @@ struct agent_exact_site {
 
 /* Zero-initialised is empty. */
 struct agent_exact {
-    struct map index; /* slot << 32 | site -> cell */
+    struct map index; /* slot << 32 | index of the site -> cell */
     struct agent_exact_cell *cells;
     size_t cell_count, cell_capacity;
-    struct agent_exact_site *sites; /* by number */
-    size_t site_count;
+    struct map numbers; /* of a site -> index in sites */
+    struct agent_exact_site *sites;
+    size_t site_count, site_capacity;
 };
 
 void agent_exact_release(struct agent_exact *exact);
