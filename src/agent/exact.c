@@ -27,6 +27,19 @@ struct cell {
 _Static_assert(sizeof(struct cell) <= 64, "it is a cache line");
 enum { LAST = UINT32_MAX };
 
+enum { MEMO_BITS = 9, MEMO_CALLERS = 13 };
+/* A stack that was here lately: each frame, and where it stood. */
+struct memo {
+    uint64_t frame; /* the innermost; 0: none */
+    uint64_t place;
+    struct cell *cell;
+    uint32_t deaths; /* of code objects, until then */
+    uint32_t count;
+    struct {
+        uint64_t frame, place;
+    } callers[MEMO_CALLERS];
+};
+
 /* One slot's. Its threads' sites stay, as what they are was told. */
 struct exact_thread {
     const struct wire_region *region;
@@ -37,6 +50,7 @@ struct exact_thread {
     uint64_t newest;       /* the block that was given out last */
     uint64_t leaf_base;    /* of the region of blocks that were looked at last: 1 when there is none */
     blocks_entry *leaf;
+    struct memo memos[1 << MEMO_BITS];
     struct sites sites;
     struct cell *pages[PAGES];
 };
@@ -67,8 +81,7 @@ static struct exact_thread *make(struct wire_region *region) {
     exact->finalizing =
         finalizing == OFFSET_NONE ? &never : (const _Atomic uint64_t *)pointer_to(python->runtime + finalizing);
     exact->current_state = python->current_state;
-    exact->fields = (struct sites_fields){python->layout.thread.current_frame, python->layout.frame.instr_ptr,
-                                          python->layout.frame.previous};
+    exact->fields = sites_fields_of(&python->layout);
     exact->first_listed = LAST;
     exact->leaf_base = 1;
     return exact;
@@ -230,6 +243,58 @@ static inline void end_quick(void) {
     busy_flag = false;
 }
 
+/* Whether the callers are as they were. Where they are and what they say is compared with what is known of them, so
+ * that the processor need not wait for one to find the next. */
+static inline bool is_same(const struct sites_fields *fields, const struct memo *memo) {
+    uint64_t frame = memo->frame;
+    for (uint32_t i = 0; i < memo->count; i++) {
+        if (sites_caller(fields, frame) != memo->callers[i].frame)
+            return false;
+        frame = memo->callers[i].frame;
+        if (sites_place(fields, frame) != memo->callers[i].place)
+            return false;
+    }
+    return sites_caller(fields, frame) == 0;
+}
+
+static void remember(const struct sites_fields *fields, struct memo *memo, uint64_t innermost, struct cell *cell) {
+    uint32_t count = 0;
+    memo->frame = 0;
+    for (uint64_t frame = sites_caller(fields, innermost); frame != 0; frame = sites_caller(fields, frame)) {
+        if (count == MEMO_CALLERS)
+            return;
+        memo->callers[count].frame = frame;
+        memo->callers[count++].place = sites_place(fields, frame);
+    }
+    memo->count = count;
+    memo->place = sites_place(fields, innermost);
+    memo->deaths = codes_all_deaths();
+    memo->cell = cell;
+    memo->frame = innermost;
+}
+
+static __attribute__((noinline)) struct cell *cell_of_chain(struct exact_thread *exact, struct memo *memo,
+                                                            uint64_t frame) {
+    uint64_t key = sites_key_of_frames(&exact->fields, frame);
+    struct sites_chain *chain = sites_chain(&exact->sites, key);
+    if (chain->key != key)
+        return NULL;
+    remember(&exact->fields, memo, frame, chain->what);
+    return chain->what;
+}
+
+/* NULL: it has to be found the long way. */
+static inline struct cell *quick_cell(struct exact_thread *exact, uint64_t frame) {
+    if (frame == 0)
+        return NULL;
+    uint64_t place = sites_place(&exact->fields, frame);
+    struct memo *memo = &exact->memos[(place ^ frame) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - MEMO_BITS)];
+    if (memo->frame == frame && memo->place == place && memo->deaths == codes_all_deaths() &&
+        is_same(&exact->fields, memo))
+        return memo->cell;
+    return cell_of_chain(exact, memo, frame);
+}
+
 bool exact_quick_given(uint64_t address, size_t size_bytes) {
     struct exact_thread *exact = own;
     if (size_bytes - 1 >= BLOCKS_SIZE_BEHIND - 1 || !is_quick(exact) ||
@@ -237,20 +302,12 @@ bool exact_quick_given(uint64_t address, size_t size_bytes) {
         return false;
     /* Who calls Python's allocators is attached. */
     const void *state = exact->current_state();
-    uint64_t key = 0;
-    if (__builtin_expect(layout_has(exact->fields.current_frame), 1))
-        key = state != NULL
-                  ? sites_key_of_frames(&exact->fields, load_u64((const char *)state + exact->fields.current_frame))
-                  : 0;
-    else
-        key = sites_key(agent_python());
-    struct sites_chain *chain = sites_chain(&exact->sites, key);
-    if (key == 0 || chain->key != key)
+    struct cell *cell = state != NULL ? quick_cell(exact, sites_innermost(&exact->fields, state)) : NULL;
+    if (cell == NULL)
         return false;
     begin_quick();
     blocks_entry *entry = entry_of(exact, address, true);
     if (entry != NULL) {
-        struct cell *cell = chain->what;
         save(exact->region, cell);
         cell->alloc_bytes += size_bytes;
         cell->alloc_count++;

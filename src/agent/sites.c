@@ -40,31 +40,25 @@ static uint64_t mix(uint64_t sum, uint64_t value) {
     return sum ^ sum >> 29;
 }
 
-static uint64_t key_of_objects(const struct layout_frame_object *fields, uint64_t frame) {
-    uint64_t sum = codes_all_deaths();
-    for (uint32_t hops = 0; frame != 0 && hops < SITES_MAX_HOPS; hops++) {
-        const char *bytes = pointer_to(frame);
-        sum = sites_mix(sum, load_u64(bytes + fields->f_code) + load_u32(bytes + fields->f_lasti));
-        frame = load_u64(bytes + fields->f_back);
-    }
-    return sum;
+struct sites_fields sites_fields_of(const struct layout *layout) {
+    const struct layout_thread *thread = &layout->thread;
+    if (layout_has(thread->frame))
+        return (struct sites_fields){thread->frame, OFFSET_NONE, layout->frame_object.f_back,
+                                     layout->frame_object.f_code, layout->frame_object.f_lasti};
+    bool has_cframe = !layout_has(thread->current_frame);
+    return (struct sites_fields){has_cframe ? thread->cframe : thread->current_frame,
+                                 has_cframe ? layout->cframe.current_frame : OFFSET_NONE, layout->frame.previous,
+                                 layout->frame.instr_ptr, OFFSET_NONE};
 }
 
 /* The frames are whole: an allocator was called, so that the interpreter is in the middle of nothing that it does
  * without calls. */
 uint64_t sites_key(const struct agent_python *python) {
-    const struct layout *layout = &python->layout;
-    const struct sites_fields fields = {layout->thread.current_frame, layout->frame.instr_ptr, layout->frame.previous};
     struct agent_thread_state state = agent_python_own_state(python);
     if (!state.attached || state.address == 0)
         return 0;
-    const char *thread = pointer_to(state.address);
-    if (layout_has(fields.current_frame))
-        return sites_key_of_frames(&fields, load_u64(thread + fields.current_frame));
-    if (layout_has(layout->thread.frame))
-        return key_of_objects(&layout->frame_object, load_u64(thread + layout->thread.frame));
-    const char *cframe = pointer_to(load_u64(thread + layout->thread.cframe));
-    return cframe == NULL ? 0 : sites_key_of_frames(&fields, load_u64(cframe + layout->cframe.current_frame));
+    const struct sites_fields fields = sites_fields_of(&python->layout);
+    return sites_key_of_frames(&fields, sites_innermost(&fields, pointer_to(state.address)));
 }
 
 static struct sites_entry *place_of(struct sites_entry *entries, size_t capacity, uint64_t key) {

@@ -48,17 +48,41 @@ struct sites {
 uint32_t sites_find(struct sites *sites, struct agent_thread *thread);
 /* What this thread's frames are, as one number; 0 when they cannot be followed just so. */
 uint64_t sites_key(const struct agent_python *python);
-/* The same of a state that is this thread's, and attached: from 3.13 on, where there is a current_frame. An instruction
- * means the same as long as no code object has died. */
+/* How a thread's frames are followed, from its state on, which is attached. From 3.13 on a frame is where current_frame
+ * says, in 3.11 and 3.12 where what cframe points to says; up to 3.10 it is an object. */
 struct sites_fields {
-    uint32_t current_frame, instruction, previous;
+    uint32_t current_frame, cframe_current; /* the latter OFFSET_NONE but in 3.11 and 3.12 */
+    uint32_t previous;
+    uint32_t instruction,
+        last; /* up to 3.10 the code object and the number of the instruction; else last is OFFSET_NONE */
 };
+struct sites_fields sites_fields_of(const struct layout *layout);
+
+static inline uint64_t sites_innermost(const struct sites_fields *fields, const void *state) {
+    uint64_t frame = load_u64((const char *)state + fields->current_frame);
+    if (__builtin_expect(layout_has(fields->cframe_current), 0))
+        frame = frame != 0 ? load_u64((const char *)pointer_to(frame) + fields->cframe_current) : 0;
+    return frame;
+}
+
+static inline uint64_t sites_caller(const struct sites_fields *fields, uint64_t frame) {
+    return load_u64((const char *)pointer_to(frame) + fields->previous);
+}
+
+/* Where a frame is. It means the same as long as no code object has died. */
+static inline uint64_t sites_place(const struct sites_fields *fields, uint64_t frame) {
+    const char *bytes = pointer_to(frame);
+    uint64_t place = load_u64(bytes + fields->instruction);
+    if (__builtin_expect(layout_has(fields->last), 0))
+        place += load_u32(bytes + fields->last);
+    return place;
+}
+
 static inline uint64_t sites_key_of_frames(const struct sites_fields *fields, uint64_t frame) {
     uint64_t sum = codes_all_deaths();
     for (uint32_t hops = SITES_MAX_HOPS; frame != 0 && hops > 0; hops--) {
-        const char *bytes = pointer_to(frame);
-        sum = sites_mix(sum, load_u64(bytes + fields->instruction));
-        frame = load_u64(bytes + fields->previous);
+        sum = sites_mix(sum, sites_place(fields, frame));
+        frame = sites_caller(fields, frame);
     }
     return sum;
 }
