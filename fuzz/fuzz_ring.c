@@ -78,7 +78,7 @@ static void begin(struct target *target) {
     require(agent_memory_init(&target->memory, &target->header, &target->codes) == STATUS_OK);
     for (size_t i = 0; i < THREADS; i++) {
         target->slots[i].starter_id = i;
-        target->rings[i] = (struct wire_ring){&target->slots[i], malloc(WIRE_RING_BYTES)};
+        target->rings[i] = (struct wire_ring){&target->slots[i], malloc(WIRE_RING_BYTES), 0};
         require(target->rings[i].bytes != NULL);
         agent_thread_init(&target->threads[i], &target->process, &target->rings[i]);
     }
@@ -132,7 +132,7 @@ static void falsify_header(struct target *target, const uint8_t *bytes, size_t s
 static void put(struct target *target, const uint8_t *head, const uint8_t *body, size_t body_bytes) {
     struct wire_ring *ring = &target->rings[head[0] % THREADS];
     uint64_t position = wire_ring_position(ring);
-    if (head[1] > WIRE_START) {
+    if (head[1] > WIRE_COUNTS) {
         falsify_header(target, body, body_bytes);
         return;
     }

@@ -1,6 +1,7 @@
 #include "agent/agent.h"
 
 #include "agent/codes.h"
+#include "agent/copy.h"
 #include "agent/heap.h"
 #include "agent/heap_libc.h"
 #include "agent/heap_map.h"
@@ -95,7 +96,7 @@ static void describe_process(struct wire_region *region, bool forked) {
 
 /* Begins to sample this process, whose one thread is the calling one. */
 static void begin(bool forked, uintptr_t stack_end) {
-    if (region_make(agent.folder, &agent.region) != STATUS_OK) {
+    if (region_make(agent.folder, heap_is_exact ? WIRE_LARGE_RING_BYTES : 0, &agent.region) != STATUS_OK) {
         heap_switch_off();
         return;
     }
@@ -188,8 +189,10 @@ static void forget_errors(void) {
 
 __attribute__((constructor)) static void start_agent(void) {
     int error = errno;
+    copy_find_next();
     if (read_environment()) {
         heap_read_environment();
+        copy_read_environment();
         if (start(RTLD_DEFAULT, end_of_initial_stack()) == AGENT_PYTHON_NONE)
             atomic_store(&agent.waiting, true);
     }

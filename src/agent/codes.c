@@ -15,7 +15,7 @@ enum {
 };
 
 static _Atomic uint32_t deaths_by_bucket[BUCKETS];
-static _Atomic uint32_t all_deaths;
+_Atomic uint32_t codes_deaths;
 static _Atomic(_Atomic uint64_t *) published_deaths;
 
 typedef void deallocator(void *object);
@@ -32,7 +32,7 @@ static _Atomic uint32_t *bucket_of(uint64_t address) {
 
 static void count_death(void *code) {
     atomic_fetch_add(bucket_of((uint64_t)(uintptr_t)code), 1);
-    atomic_fetch_add(&all_deaths, 1);
+    atomic_fetch_add(&codes_deaths, 1);
     _Atomic uint64_t *published = atomic_load_explicit(&published_deaths, memory_order_relaxed);
     if (published != NULL)
         atomic_fetch_add_explicit(published, 1, memory_order_relaxed);
@@ -140,14 +140,14 @@ static bool verify(const struct agent_python *python, uint64_t address, struct c
     struct object code;
     *entry = (struct code_entry){.address = address};
     /* Before it is looked at: what dies meanwhile is noticed the next time. */
-    entry->all_deaths = atomic_load(&all_deaths) & ALL_DEATHS_MASK;
+    entry->all_deaths = atomic_load(&codes_deaths) & ALL_DEATHS_MASK;
     entry->deaths = atomic_load(bucket_of(address));
     return read_code(python, address, &code) && read_extent(python, &code, entry);
 }
 
 /* Whether the code object that was verified is still the one that stands there. */
 static bool is_alive(struct code_entry *entry) {
-    uint32_t all = atomic_load_explicit(&all_deaths, memory_order_acquire) & ALL_DEATHS_MASK;
+    uint32_t all = atomic_load_explicit(&codes_deaths, memory_order_acquire) & ALL_DEATHS_MASK;
     if (entry->all_deaths == all)
         return true;
     if (atomic_load_explicit(bucket_of(entry->address), memory_order_acquire) != entry->deaths)

@@ -10,6 +10,8 @@
 #include "agent/python.h"
 #include "wire/ring.h"
 
+#include <stdatomic.h>
+
 enum { CODES_SETS = 256, CODES_WAYS = 4 };
 
 /* 32 bytes, two of which are a cache line. */
@@ -33,6 +35,11 @@ struct codes {
 /* Begins to count deaths; once for each process, before any thread uses codes, not signal-safe. False when the type
  * cannot be written to. After it, every function here is async-signal-safe. */
 bool codes_watch(const struct agent_python *python);
+/* How many code objects have died so far: as long as it is the same, so is each of them. */
+extern _Atomic uint32_t codes_deaths;
+static inline uint32_t codes_all_deaths(void) {
+    return atomic_load_explicit(&codes_deaths, memory_order_relaxed);
+}
 /* Where the count of all deaths is to be shown, too (wire_region.deaths); NULL: nowhere. */
 void codes_publish_deaths(_Atomic uint64_t *deaths);
 

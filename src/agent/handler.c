@@ -122,4 +122,5 @@ void handler_take_sample(struct agent_thread *thread, const siginfo_t *info, con
     threads_note_time(thread, &times, paused);
     busy_leave();
     heap_catch_up();
+    heap_tell_counts(false);
 }

@@ -3,6 +3,7 @@
 #include "agent/agent.h"
 #include "agent/busy.h"
 #include "agent/clock.h"
+#include "agent/exact.h"
 #include "agent/heap_early.h"
 #include "agent/load.h"
 #include "agent/stride.h"
@@ -18,13 +19,15 @@ enum {
     PENDING = 32,
     UNDELIVERED = 2048,
     MAX_THINNING = 12,
-    RETRY_BYTES = 64 << 20, /* a thread that has no ring asks again after so much */
+    UNTOLD_BYTES = 256 << 10, /* where all is counted: the most that is allocated in large blocks without telling */
+    RETRY_BYTES = 64 << 20,   /* a thread that has no ring asks again after so much */
 };
 static const int64_t NEVER = INT64_MAX / 4;
 
 __thread struct heap_thread heap_thread;
 __thread volatile bool busy_flag;
 bool heap_on = true;
+bool heap_is_exact;
 
 static struct {
     uint64_t stride_bytes;
@@ -49,7 +52,7 @@ struct pending {
 static __thread struct pending pending[PENDING];
 static __thread _Atomic uint32_t pending_count;
 
-static uint64_t number_from_environment(const char *name, uint64_t highest) {
+uint64_t heap_number_from_environment(const char *name, uint64_t highest) {
     const char *text = getenv(name);
     uint64_t number = 0;
     for (; text != NULL && *text >= '0' && *text <= '9' && number <= highest / 10; text++)
@@ -58,8 +61,9 @@ static uint64_t number_from_environment(const char *name, uint64_t highest) {
 }
 
 void heap_read_environment(void) {
-    heap.stride_bytes = number_from_environment(WIRE_ENVIRONMENT_MEMORY, STRIDE_MAX_BYTES);
-    heap.seed = number_from_environment(WIRE_ENVIRONMENT_MEMORY_SEED, UINT64_MAX);
+    heap.stride_bytes = heap_number_from_environment(WIRE_ENVIRONMENT_MEMORY, STRIDE_MAX_BYTES);
+    heap.seed = heap_number_from_environment(WIRE_ENVIRONMENT_MEMORY_SEED, UINT64_MAX);
+    heap_is_exact = heap.stride_bytes == 1;
     if (heap.stride_bytes == 0)
         heap_switch_off();
 }
@@ -94,6 +98,9 @@ void heap_begin(struct wire_region *region, bool forked) {
         region->inherited_bytes = heap.inherited_bytes;
         atomic_store(&region->footprint_bytes, heap.inherited_bytes);
     }
+    if (heap_is_exact)
+        sampled_hold_everything();
+    atomic_store(&region->peak_id, 1);
     heap_on = heap.begun = true;
     atomic_store(&heap.region, region);
 }
@@ -108,6 +115,10 @@ static struct wire_region *own_region(void) {
     return NULL;
 }
 
+struct wire_region *heap_region(void) {
+    return own_region();
+}
+
 void heap_forget(void) {
     struct wire_region *parents = atomic_exchange(&heap.region, NULL);
     if (parents != NULL)
@@ -118,6 +129,7 @@ void heap_forget(void) {
         atomic_store(&heap.undelivered[i], 0);
     atomic_store(&heap.undelivered_count, 0);
     sampled_forget_all();
+    exact_forget();
 }
 
 static void note_peak(struct wire_region *region, uint64_t footprint_bytes) {
@@ -125,6 +137,7 @@ static void note_peak(struct wire_region *region, uint64_t footprint_bytes) {
     while (footprint_bytes > peak)
         if (atomic_compare_exchange_weak(&region->peak_bytes, &peak, footprint_bytes)) {
             atomic_store_explicit(&region->peak_ns, clock_now_ns(), memory_order_relaxed);
+            atomic_fetch_add(&region->peak_id, 1);
             return;
         }
 }
@@ -138,6 +151,18 @@ void heap_flush(void) {
     int64_t footprint = atomic_fetch_add(&region->footprint_bytes, delta) + delta;
     if (delta > 0 && footprint > 0)
         note_peak(region, (uint64_t)footprint);
+    if (heap_is_exact)
+        heap_tell_counts(false);
+}
+
+void heap_tell_counts(bool everything) {
+    int error = errno;
+    struct wire_region *region = heap_is_exact ? own_region() : NULL;
+    if (region != NULL && busy_enter()) {
+        exact_flush(region, everything);
+        busy_leave();
+    }
+    errno = error;
 }
 
 static uint64_t footprint_bytes(const struct wire_region *region) {
@@ -406,16 +431,6 @@ void heap_tell(const struct heap_block *block, const struct heap_choice *choice,
     errno = error;
 }
 
-/* Their weight is what they are, whatever their size: which of them are told is not a matter of chance. */
-void heap_tell_early(void) {
-    struct heap_block block = {0};
-    for (; heap_on && (block.size_bytes = heap_early_take(&block.address)) > 0;) {
-        const struct heap_choice choice = {.weight_bytes = block.size_bytes, .weight_count = STRIDE_COUNT_UNIT};
-        block.grown_bytes = block.size_bytes;
-        heap_tell(&block, &choice, WIRE_DOMAIN_MALLOC);
-    }
-}
-
 static bool write_start(struct agent_thread *thread, uint64_t id, const struct walk_stack *stack) {
     uint32_t new_frames = stack->count - stack->kept;
     uint64_t position;
@@ -461,6 +476,50 @@ void heap_tell_start(struct wire_slot *born) {
     errno = error;
 }
 
+static void count_exactly(const struct heap_block *block) {
+    struct wire_region *region = own_region();
+    if (region == NULL || block->grown_bytes == 0 ||
+        atomic_load_explicit(&region->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE)
+        return;
+    if (busy_enter()) {
+        exact_note_given(region, block, heap_thread.domain, moment() != 0);
+        finish(region);
+    } else {
+        count_lost(region);
+    }
+    if (heap_thread.left < -UNTOLD_BYTES) {
+        heap_thread.left = -1;
+        heap_tell_counts(false);
+    }
+}
+
+/* Their weight is what they are, whatever their size: which of them are told is not a matter of chance. */
+void heap_tell_early(void) {
+    struct heap_block block = {0};
+    for (; heap_on && (block.size_bytes = heap_early_take(&block.address)) > 0;) {
+        const struct heap_choice choice = {.weight_bytes = block.size_bytes, .weight_count = STRIDE_COUNT_UNIT};
+        block.grown_bytes = block.size_bytes;
+        if (heap_is_exact)
+            count_exactly(&block);
+        else
+            heap_tell(&block, &choice, WIRE_DOMAIN_MALLOC);
+    }
+}
+
+static void give_back_exactly(struct wire_region *region, uint64_t address) {
+    bool is_busy = busy_enter();
+    exact_give_back(address, is_busy, moment() != 0);
+    if (is_busy)
+        finish(region);
+}
+
+static void keep_exactly(struct wire_region *region, const struct sampled *block, uint64_t address, size_t size_bytes) {
+    bool is_busy = busy_enter();
+    exact_keep(block, address, size_bytes, is_busy, moment() != 0);
+    if (is_busy)
+        finish(region);
+}
+
 void heap_look(const struct heap_block *block) {
     int error = errno;
     struct heap_choice choice;
@@ -468,10 +527,12 @@ void heap_look(const struct heap_block *block) {
         heap_thread.nested = block->address;
     else if (!heap.begun)
         heap_early_add(block->address, block->grown_bytes);
+    else if (heap_is_exact)
+        count_exactly(block);
     else if (heap_thread.left < 0 && heap_choose(block->grown_bytes, &choice))
         heap_tell(block, &choice, heap_thread.domain);
-    /* Told first: if this makes a new peak, then the allocation is in it. */
-    if (heap_delta_is_large())
+    /* Told first: if this makes a new peak, then the allocation is in it. What is inside is told outside. */
+    if (heap_delta_is_large() && !(heap_is_exact && heap_thread.inside > 0))
         heap_flush();
     errno = error;
 }
@@ -491,7 +552,9 @@ void heap_give_back(void *address) {
     int error = errno;
     struct wire_region *region = own_region();
     uint64_t number = (uint64_t)(uintptr_t)address;
-    if (region != NULL && busy_enter()) {
+    if (region != NULL && heap_is_exact) {
+        give_back_exactly(region, number);
+    } else if (region != NULL && busy_enter()) {
         give_back(region, number, clock_now_ns());
         finish(region);
     } else if (region != NULL) {
@@ -506,7 +569,9 @@ bool heap_take_out(void *address, struct sampled *block) {
     int error = errno;
     struct wire_region *region = own_region();
     bool taken = false;
-    if (region != NULL && busy_enter()) {
+    if (region != NULL && heap_is_exact) {
+        taken = exact_take_out((uint64_t)(uintptr_t)address, block);
+    } else if (region != NULL && busy_enter()) {
         taken = sampled_remove((uint64_t)(uintptr_t)address, block);
         finish(region);
     } else if (region != NULL) {
@@ -537,6 +602,12 @@ static void tell_size(struct wire_region *region, const struct sampled *block) {
 void heap_keep(struct sampled *block, void *address, size_t size_bytes) {
     int error = errno;
     struct wire_region *region = own_region();
+    if (heap_is_exact) {
+        if (region != NULL)
+            keep_exactly(region, block, (uint64_t)(uintptr_t)address, size_bytes);
+        errno = error;
+        return;
+    }
     bool shrunk = size_bytes < block->size_bytes;
     block->address = (uint64_t)(uintptr_t)address;
     block->size_bytes = size_bytes;
@@ -554,5 +625,7 @@ void heap_keep(struct sampled *block, void *address, size_t size_bytes) {
 
 void heap_end_thread(void) {
     heap_flush();
+    heap_tell_counts(true);
+    exact_end_thread();
     grant(NEVER);
 }

@@ -39,6 +39,8 @@ extern __thread struct heap_thread heap_thread __attribute__((tls_model("initial
 
 /* False: it is known that memory is not looked at in this process. */
 extern bool heap_on;
+/* Every allocation is counted (agent/exact.h). Then `left` is below 0, and every address may be sampled. */
+extern bool heap_is_exact;
 
 /* A block that the program is about to be given, by now or before. */
 struct heap_block {
@@ -82,6 +84,14 @@ void heap_keep(struct sampled *block, void *address, size_t size_bytes);
 
 /* A thread that was busy (agent/busy.h) is not any more: what was left for later meanwhile is done. */
 void heap_catch_up(void);
+
+/* The region in which this thread may tell of memory now; NULL: not yet, not any more, or not in this process. */
+struct wire_region *heap_region(void);
+
+/* A decimal number; 0 when there is none. */
+uint64_t heap_number_from_environment(const char *name, uint64_t highest);
+/* Where every allocation is counted: tells what has come together, all of it or as much as there is room for. */
+void heap_tell_counts(bool everything);
 
 /* From the environment; once, before anything else. */
 void heap_read_environment(void);

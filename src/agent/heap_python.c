@@ -1,6 +1,7 @@
 #include "agent/heap_python.h"
 
 #include "agent/agent.h"
+#include "agent/exact.h"
 #include "agent/heap.h"
 #include "agent/mimalloc.h"
 
@@ -220,12 +221,21 @@ static void come_out(int64_t left) {
 }
 
 static void *count_block(void *address, size_t size_bytes) {
+    if (heap_is_exact && address != NULL && heap_thread.inside == 0 &&
+        exact_quick_given((uint64_t)(uintptr_t)address, size_bytes))
+        return address;
     if (address != NULL && is_struck(size_bytes)) {
         uint32_t domain = enter_domain();
         heap_look(&(struct heap_block){.address = address, .size_bytes = size_bytes, .grown_bytes = size_bytes});
         heap_thread.domain = domain;
     }
     return address;
+}
+
+static void count_growth(const struct heap_block *block) {
+    uint32_t domain = enter_domain();
+    heap_look(block);
+    heap_thread.domain = domain;
 }
 
 static void *other_malloc(void *context, size_t size_bytes) {
@@ -246,7 +256,8 @@ static void *other_calloc(void *context, size_t count, size_t size_bytes) {
 
 static void other_free(void *context, void *block) {
     const struct allocator *original = context;
-    if (sampled_may_hold((uint64_t)(uintptr_t)block))
+    bool is_done = heap_is_exact && exact_quick_back((uint64_t)(uintptr_t)block);
+    if (!is_done && sampled_may_hold((uint64_t)(uintptr_t)block))
         heap_give_back(block);
     original->free(original->context, block);
 }
@@ -262,7 +273,10 @@ static void *other_realloc(void *context, void *block, size_t size_bytes) {
     come_out(left);
     if (!is_sampled)
         return moved == block ? moved : count_block(moved, size_bytes);
-    heap_keep(&sampled, moved != NULL ? moved : block, moved != NULL ? size_bytes : sampled.size_bytes);
+    size_t old_bytes = sampled.size_bytes;
+    heap_keep(&sampled, moved != NULL ? moved : block, moved != NULL ? size_bytes : old_bytes);
+    if (heap_is_exact && moved != NULL && size_bytes > old_bytes)
+        count_growth(&(struct heap_block){moved, size_bytes, size_bytes - old_bytes, sampled.id});
     return moved;
 }
 
@@ -311,6 +325,8 @@ static void note_mimalloc_resized(void *moved, size_t size_bytes, size_t old_byt
     struct heap_block block = {.address = moved, .size_bytes = size_bytes};
     if (new_bytes > old_bytes)
         block.grown_bytes = new_bytes - old_bytes < size_bytes ? new_bytes - old_bytes : size_bytes;
+    if (heap_is_exact && sampled != NULL)
+        block.grown_bytes = size_bytes > sampled->size_bytes ? size_bytes - sampled->size_bytes : 0;
     if (sampled != NULL) {
         block.id = sampled->id;
         heap_keep(sampled, moved, size_bytes);
@@ -341,6 +357,37 @@ static void *mimalloc_realloc(void *context, void *block, size_t size_bytes) {
     else if (is_sampled)
         heap_keep(&sampled, block, sampled.size_bytes);
     return moved;
+}
+
+/* --- pymalloc, where every allocation is counted: as above, but quicker for what is small. --- */
+
+static NOT_INLINE void *count_small(void *block, size_t size_bytes) {
+    if (block != NULL)
+        count_growth(&(struct heap_block){.address = block, .size_bytes = size_bytes, .grown_bytes = size_bytes});
+    return block;
+}
+
+static void *exact_malloc(void *context, size_t size_bytes) {
+    if (size_bytes > PYMALLOC_MAX_BYTES)
+        return other_malloc(context, size_bytes);
+    void *block = pymalloc.malloc(pymalloc.context, size_bytes);
+    if (block != NULL && exact_quick_given((uint64_t)(uintptr_t)block, size_bytes))
+        return block;
+    return count_small(block, size_bytes);
+}
+
+static NOT_INLINE void give_back_exactly(void *block) {
+    heap_give_back(block);
+    pymalloc.free(pymalloc.context, block);
+}
+
+static void exact_free(void *context, void *block) {
+    (void)context;
+    if (!exact_quick_back((uint64_t)(uintptr_t)block)) {
+        give_back_exactly(block);
+        return;
+    }
+    pymalloc.free(pymalloc.context, block);
 }
 
 /* --- The arenas in which pymalloc has its pools: what is in them is counted object by object. --- */
@@ -423,24 +470,29 @@ static void hook(const struct current *current, int domain, struct allocator fun
     put(current, domain, functions);
 }
 
-static void hook_pymalloc(const struct current *current) {
-    pymalloc = current->now[DOMAIN_OBJECT];
-    const struct allocator hooks = {NULL, pymalloc_malloc, pymalloc_calloc, pymalloc_realloc, pymalloc.free};
-    put(current, DOMAIN_MEM, hooks);
-    put(current, DOMAIN_OBJECT, hooks);
+static void note_pymalloc(const struct allocator *functions) {
+    pymalloc = *functions;
     if (python.get_arenas != NULL && python.set_arenas != NULL)
         hook_arenas();
 }
 
+static void hook_pymalloc(const struct current *current) {
+    const struct allocator hooks = {NULL, pymalloc_malloc, pymalloc_calloc, pymalloc_realloc, pymalloc.free};
+    put(current, DOMAIN_MEM, hooks);
+    put(current, DOMAIN_OBJECT, hooks);
+}
+
 static bool is_hooked(const struct allocator *functions) {
     return functions->malloc == pymalloc_malloc || functions->malloc == label_malloc ||
-           functions->malloc == other_malloc || functions->malloc == mimalloc_malloc;
+           functions->malloc == other_malloc || functions->malloc == exact_malloc ||
+           functions->malloc == mimalloc_malloc;
 }
 
 static void hook_all(void) {
     const struct allocator label = {NULL, label_malloc, label_calloc, label_realloc, label_free};
     const struct allocator other = {NULL, other_malloc, other_calloc, other_realloc, other_free};
     const struct allocator mimalloc = {NULL, mimalloc_malloc, mimalloc_calloc, mimalloc_realloc, mimalloc_free};
+    const struct allocator exact = {NULL, exact_malloc, other_calloc, other_realloc, exact_free};
     struct current current;
     find_current(&current);
     const struct allocator *raw = &current.now[DOMAIN_RAW], *memory = &current.now[DOMAIN_MEM],
@@ -453,11 +505,13 @@ static void hook_all(void) {
         !python.free_threaded && object->context == NULL && !from_malloc && same_functions(object, memory);
     /* The interpreter's own of 3.13 on. The program has not yet had the time to put others there. */
     bool is_mimalloc = !from_malloc && !is_pymalloc && object->context == NULL && object->malloc != memory->malloc;
-    const struct allocator *counting = from_malloc ? &label : is_mimalloc ? &mimalloc : &other;
+    const struct allocator *counting = from_malloc ? &label : is_mimalloc ? &mimalloc : is_pymalloc ? &exact : &other;
     /* Of what CPython puts back meanwhile (_PyMem_SetDefaultAllocator) one may be hooked still. */
     if (!is_hooked(raw))
         hook(&current, DOMAIN_RAW, label);
-    if (is_pymalloc) {
+    if (is_pymalloc)
+        note_pymalloc(object);
+    if (is_pymalloc && !heap_is_exact) {
         hook_pymalloc(&current);
     } else {
         hook(&current, DOMAIN_MEM, *counting);

@@ -7,9 +7,12 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/syscall.h>
 #include <threads.h>
+#include <unistd.h>
 
 #ifndef AT_MINSIGSTKSZ
 #define AT_MINSIGSTKSZ 51 /* Linux 5.14 */
@@ -100,4 +103,20 @@ AGENT_EXPORT int pthread_cancel(pthread_t id) {
     if (agent_owns_region())
         agent_install_signal();
     return result;
+}
+
+/* Runs no destructors: os._exit, and how forked workers end. */
+static _Noreturn void leave(int status) {
+    if (agent_owns_region())
+        heap_tell_counts(true);
+    for (;;)
+        syscall(SYS_exit_group, status);
+}
+
+AGENT_EXPORT void _exit(int status) {
+    leave(status);
+}
+
+AGENT_EXPORT void _Exit(int status) {
+    leave(status);
 }

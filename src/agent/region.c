@@ -15,16 +15,15 @@
 #endif
 
 enum {
-    FIRST_BYTES = WIRE_RINGS_OFFSET + WIRE_RING_BYTES,
     PAGE_BYTES = 4096, /* or a divisor of what it is */
     MAX_FILES = 1 << 16,
     PATH_BYTES = 4096,
 };
 
 /* An extending ftruncate beyond RLIMIT_FSIZE does not just fail, it sends SIGXFSZ. */
-static bool file_may_be_as_large(void) {
+static bool file_may_be_as_large(uint64_t size_bytes) {
     struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (uint64_t)limit.rlim_cur >= WIRE_REGION_BYTES;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (uint64_t)limit.rlim_cur >= size_bytes;
 }
 
 /* A system call that writes into a page says that there is no memory for it; writing there oneself is SIGBUS. */
@@ -50,24 +49,27 @@ static int make_file(const char *folder, char path[PATH_BYTES]) {
     return -1;
 }
 
-static enum status map_file(int file, struct wire_region **region) {
-    if (!file_may_be_as_large()) {
+static enum status map_file(int file, uint32_t ring_bytes, struct wire_region **region) {
+    uint64_t size_bytes = wire_large_ring_offset(WIRE_SLOTS, ring_bytes);
+    size_t first_bytes = (size_t)wire_large_ring_offset(1, ring_bytes);
+    if (!file_may_be_as_large(size_bytes)) {
         errno = EFBIG;
         return STATUS_FAILED;
     }
-    if (ftruncate(file, (off_t)WIRE_REGION_BYTES) != 0)
+    if (ftruncate(file, (off_t)size_bytes) != 0)
         return STATUS_FAILED;
-    uint8_t *mapped = mmap(NULL, FIRST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    uint8_t *mapped = mmap(NULL, first_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (mapped == MAP_FAILED)
         return STATUS_FAILED;
-    if (madvise(mapped + WIRE_RINGS_OFFSET, WIRE_RING_BYTES, MADV_DONTFORK) != 0 ||
-        allocate_pages(mapped, FIRST_BYTES) != STATUS_OK) {
+    if (madvise(mapped + WIRE_RINGS_OFFSET, first_bytes - WIRE_RINGS_OFFSET, MADV_DONTFORK) != 0 ||
+        allocate_pages(mapped, first_bytes) != STATUS_OK) {
         int error = errno;
-        munmap(mapped, FIRST_BYTES);
+        munmap(mapped, first_bytes);
         errno = error;
         return STATUS_FAILED;
     }
     *region = (struct wire_region *)(void *)mapped;
+    (*region)->ring_bytes = ring_bytes;
     return STATUS_OK;
 }
 
@@ -96,12 +98,12 @@ static const char *describe_error(int error) {
     }
 }
 
-enum status region_make(const char *folder, struct wire_region **region) {
+enum status region_make(const char *folder, uint32_t ring_bytes, struct wire_region **region) {
     char path[PATH_BYTES];
     int file = make_file(folder, path);
     if (file < 0)
         return STATUS_FAILED;
-    enum status status = map_file(file, region);
+    enum status status = map_file(file, ring_bytes, region);
     const char *reason = describe_error(errno);
     if (status != STATUS_OK && ftruncate(file, 0) == 0)
         write_header(file, path, reason);
@@ -123,17 +125,18 @@ void region_leave_reason(const char *folder, const char *reason) {
 }
 
 /* mremap with an old size of 0 is a second mapping of what is mapped shared, and from there on in the file. */
-static uint8_t *map_above(uint8_t *below, uint32_t distance) {
-    size_t skipped = (size_t)distance * WIRE_RING_BYTES;
-    uint8_t *mapped = mremap(below, 0, skipped + WIRE_RING_BYTES, MREMAP_MAYMOVE);
+static uint8_t *map_above(uint8_t *below, uint32_t distance, size_t ring_bytes) {
+    size_t skipped = (size_t)distance * ring_bytes;
+    uint8_t *mapped = mremap(below, 0, skipped + ring_bytes, MREMAP_MAYMOVE);
     if (mapped == MAP_FAILED)
         return NULL;
     munmap(mapped, skipped);
     return mapped + skipped;
 }
 
-enum status region_map_ring(uint8_t *below, uint32_t distance, uint8_t **bytes) {
+enum status region_map_ring(uint8_t *below, uint32_t distance, uint32_t told_bytes, uint8_t **bytes) {
+    size_t ring_bytes = wire_ring_bytes(told_bytes);
     if (*bytes == NULL)
-        *bytes = map_above(below, distance);
-    return *bytes == NULL ? STATUS_FAILED : allocate_pages(*bytes, WIRE_RING_BYTES);
+        *bytes = map_above(below, distance, ring_bytes);
+    return *bytes == NULL ? STATUS_FAILED : allocate_pages(*bytes, ring_bytes);
 }

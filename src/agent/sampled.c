@@ -152,6 +152,11 @@ bool sampled_remove(uint64_t address, struct sampled *block) {
     return removed;
 }
 
+void sampled_hold_everything(void) {
+    for (size_t i = 0; i < SAMPLED_FILTER_BYTES; i++)
+        atomic_store_explicit(&sampled_filter[i], FILTER_FULL, memory_order_relaxed);
+}
+
 void sampled_forget_all(void) {
     /* Not unmapped: a thread that is not in this process may have been about to change what says where they are. */
     for (size_t i = 0; i < SHARDS; i++) {

@@ -37,6 +37,9 @@ bool sampled_add(const struct sampled *block);
 /* False when there is none. */
 bool sampled_remove(uint64_t address, struct sampled *block);
 
+/* Every address may hold one from here on, until all is forgotten. */
+void sampled_hold_everything(void);
+
 /* In a child of fork, whatever the parent's other threads were doing: all is empty and unlocked. */
 void sampled_forget_all(void);
 

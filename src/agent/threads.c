@@ -28,6 +28,10 @@ struct agent_thread *threads_current(void) {
     return current;
 }
 
+uint32_t threads_index(const struct agent_thread *thread) {
+    return (uint32_t)(thread->ring.slot - wire_region_slot(agent_region(), 0));
+}
+
 bool threads_know(const void *thread) {
     for (uint32_t index = 0; index < WIRE_SLOTS; index++)
         if (thread != NULL && atomic_load_explicit(&known[index], memory_order_relaxed) == thread)
@@ -65,7 +69,7 @@ static enum status map_ring(uint32_t index) {
     uint8_t *ring = index == 0 ? region_first_ring(agent_region()) : atomic_load(&rings[index]);
     uint32_t distance = 0;
     uint8_t *below = ring == NULL ? find_ring_below(index, &distance) : NULL;
-    enum status status = region_map_ring(below, distance, &ring);
+    enum status status = region_map_ring(below, distance, agent_region()->ring_bytes, &ring);
     atomic_store(&rings[index], ring);
     atomic_store(&filled[index], status == STATUS_OK);
     return status;
@@ -101,7 +105,8 @@ static struct agent_thread *prepare(uint32_t index) {
     atomic_store(&slot->read, 0);
     slot->starter_id = slot->starter = 0;
     slot->end_ns = slot->end_cpu_ns = 0;
-    thread->ring = (struct wire_ring){.slot = slot, .bytes = atomic_load(&rings[index])};
+    thread->ring =
+        (struct wire_ring){.slot = slot, .bytes = atomic_load(&rings[index]), .size_bytes = agent_region()->ring_bytes};
     stop_timer(thread); /* of one before it that ended without libc */
     thread->end_rounds = 0;
     thread->missed = 0;
@@ -211,8 +216,10 @@ uintptr_t threads_forget_all(void) {
         atomic_store_explicit(&filled[index], false, memory_order_relaxed);
         /* A child has no timers, and may come to have some of its own by the same numbers. */
         struct agent_thread *thread = atomic_load_explicit(&known[index], memory_order_relaxed);
-        if (thread != NULL)
+        if (thread != NULL) {
             thread->timer = NO_TIMER;
+            thread->exact = NULL;
+        }
     }
     return stack_end;
 }

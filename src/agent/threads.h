@@ -24,7 +24,8 @@ struct agent_thread {
     /* Time for which sampling is paused is taken out of what strobe is told. Up to `accounted` it is known which. */
     struct clock_times accounted;
     struct clock_times paused;
-    struct walk walk; /* what it knows of code objects outlives the thread */
+    struct exact_thread *exact; /* agent/exact.c's, which outlives the thread; NULL: none yet */
+    struct walk walk;           /* what it knows of code objects outlives the thread */
 };
 
 /* Before any other. In a process that stays single-threaded meanwhile: from the constructor. */
@@ -48,6 +49,8 @@ void threads_note_time(struct agent_thread *thread, const struct clock_times *ti
 
 /* The calling thread's own; NULL when it is not sampled. Async-signal-safe. */
 struct agent_thread *threads_current(void);
+/* Of its slot. */
+uint32_t threads_index(const struct agent_thread *thread);
 /* Whether this is the address of an agent_thread, sampled or not. Async-signal-safe. */
 bool threads_know(const void *thread);
 

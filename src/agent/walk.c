@@ -99,8 +99,11 @@ bool walk_define_codes(struct walk *walk, struct walk_stack *stack, struct wire_
         bool defined = false;
         if (frame->kind != WIRE_FRAME_PYTHON)
             continue;
-        if (!codes_define(&walk->codes, walk->python, frame->code, ring, &defined))
+        if (!codes_define(&walk->codes, walk->python, frame->code, ring, &defined)) {
+            /* Some may have been defined anew: the next one is no difference to what was before that. */
+            walk->last_count = 0;
             return false;
+        }
         /* What an address meant to the stack before is not what it means now. */
         if (defined && limit == stack->count)
             limit = stack->count - 1 - i;

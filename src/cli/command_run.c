@@ -24,17 +24,22 @@ static const char help[] = "Usage: strobe run [OPTIONS] SCRIPT.py [ARGS]\n"
                            "to standard error. The program's streams, signals and exit status are its own.\n"
                            "Scripts, modules and code are run by the python3 that is first on PATH.\n"
                            "\n"
-                           "  --cpu-only         do not look at memory\n"
+                           "  --memory HOW       exact: count each allocation; off: do not look at memory (default: sampled)\n"
+                           "  --cpu-only         as --memory off\n"
                            "  --on-demand        sample from 'strobe start PID' on, not from the start\n"
                            "  --progress         say what is going on while it runs\n"
                            "  --no-agent         load nothing into the program: sample it from outside\n"
                            "  --no-children      do not sample the processes that it starts\n";
 
-enum { OPTION_NO_AGENT = 256, OPTION_ON_DEMAND, OPTION_PROGRESS, OPTION_CPU_ONLY };
+enum { OPTION_NO_AGENT = 256, OPTION_ON_DEMAND, OPTION_PROGRESS, OPTION_CPU_ONLY, OPTION_MEMORY };
 
 /* The mean number of bytes between two sampled allocations: what comes from a line is then known to within 139 % over
  * the root of its MiB, in 19 of 20 cases. */
 enum { MEMORY_STRIDE_BYTES = 512 << 10 };
+/* Each byte. */
+enum { EXACT_STRIDE_BYTES = 1 };
+/* Of copies, which are many times as much. */
+enum { COPY_STRIDE_BYTES = 2 << 20 };
 
 /* Waiting is looked at from outside, at a rate of its own. */
 static const double WAIT_RATE_HZ = 100;
@@ -43,7 +48,7 @@ struct run_options {
     struct sampling_options sampling;
     bool no_agent;
     bool on_demand;
-    bool cpu_only;
+    uint64_t memory_stride_bytes; /* 0: memory is not looked at */
     char **command; /* an array of our own; the words are argv's */
 };
 
@@ -84,12 +89,27 @@ static int take_command(struct run_options *options, int argc, char **argv, int 
     return -1;
 }
 
+/* What is wrong with it, or NULL. */
+static const char *take_memory(struct run_options *options, const char *how) {
+    static const struct {
+        const char *name;
+        uint64_t stride_bytes;
+    } ways[] = {{"exact", EXACT_STRIDE_BYTES}, {"sampled", MEMORY_STRIDE_BYTES}, {"off", 0}};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        if (strcmp(how, ways[i].name) == 0) {
+            options->memory_stride_bytes = ways[i].stride_bytes;
+            return NULL;
+        }
+    return "--memory is exact, sampled or off, not";
+}
+
 /* -1 to go on, else the exit status. */
 static int parse(int argc, char **argv, struct run_options *options) {
     static const struct option known[] = {SAMPLING_LONG_OPTIONS,
                                           {"no-agent", no_argument, NULL, OPTION_NO_AGENT},
                                           {"on-demand", no_argument, NULL, OPTION_ON_DEMAND},
                                           {"cpu-only", no_argument, NULL, OPTION_CPU_ONLY},
+                                          {"memory", required_argument, NULL, OPTION_MEMORY},
                                           {"progress", no_argument, NULL, OPTION_PROGRESS},
                                           {0}};
     int option, before = 1;
@@ -107,7 +127,9 @@ static int parse(int argc, char **argv, struct run_options *options) {
         else if (option == OPTION_ON_DEMAND)
             options->on_demand = true;
         else if (option == OPTION_CPU_ONLY)
-            options->cpu_only = true;
+            options->memory_stride_bytes = 0;
+        else if (option == OPTION_MEMORY)
+            problem = take_memory(options, optarg);
         else if (option == OPTION_PROGRESS)
             options->sampling.progress = true;
         else
@@ -211,7 +233,8 @@ static enum status prepare_agent(struct run *run, struct error *error) {
         .folder = agent_session_folder(run->agents),
         .period_ns = (uint64_t)((double)NS_PER_S / run->options->sampling.sampler.rate_hz),
         .paused = run->options->on_demand,
-        .memory_stride_bytes = run->options->cpu_only ? 0 : MEMORY_STRIDE_BYTES,
+        .memory_stride_bytes = run->options->memory_stride_bytes,
+        .copy_stride_bytes = run->options->memory_stride_bytes > 0 ? COPY_STRIDE_BYTES : 0,
     };
     enum status status = preload_enter(&preload);
     if (status == STATUS_OK)
@@ -233,7 +256,7 @@ static enum status prepare(struct run *run, struct error *error) {
 }
 
 int command_run(int argc, char **argv) {
-    struct run_options options = {.sampling.sampler.children = true};
+    struct run_options options = {.sampling.sampler.children = true, .memory_stride_bytes = MEMORY_STRIDE_BYTES};
     struct run run = {.options = &options};
     struct error error = {0};
     char *path = NULL;

@@ -157,12 +157,13 @@ static enum status set_preload(const char *agent) {
 }
 
 enum status preload_enter(const struct preload *preload) {
-    char period[32], stride[32];
+    char period[32], stride[32], copies[32];
     (void)snprintf(period, sizeof period, "%llu", (unsigned long long)preload->period_ns);
     (void)snprintf(stride, sizeof stride, "%llu", (unsigned long long)preload->memory_stride_bytes);
+    (void)snprintf(copies, sizeof copies, "%llu", (unsigned long long)preload->copy_stride_bytes);
     TRY(set_preload(preload->agent));
     if (setenv(WIRE_ENVIRONMENT_FOLDER, preload->folder, 1) != 0 || setenv(WIRE_ENVIRONMENT_PERIOD, period, 1) != 0 ||
-        setenv(WIRE_ENVIRONMENT_MEMORY, stride, 1) != 0)
+        setenv(WIRE_ENVIRONMENT_MEMORY, stride, 1) != 0 || setenv(WIRE_ENVIRONMENT_COPIES, copies, 1) != 0)
         return STATUS_FAILED;
     if (preload->paused ? setenv(WIRE_ENVIRONMENT_PAUSED, "1", 1) != 0 : unsetenv(WIRE_ENVIRONMENT_PAUSED) != 0)
         return STATUS_FAILED;
@@ -171,7 +172,7 @@ enum status preload_enter(const struct preload *preload) {
 
 void preload_leave(void) {
     static const char *const names[] = {WIRE_ENVIRONMENT_FOLDER, WIRE_ENVIRONMENT_PERIOD, WIRE_ENVIRONMENT_PAUSED,
-                                        WIRE_ENVIRONMENT_MEMORY};
+                                        WIRE_ENVIRONMENT_MEMORY, WIRE_ENVIRONMENT_COPIES};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         (void)unsetenv(names[i]);
     if (preload_before != NULL)

@@ -24,6 +24,7 @@ struct preload {
     uint64_t period_ns;
     bool paused;
     uint64_t memory_stride_bytes; /* 0: memory is not looked at */
+    uint64_t copy_stride_bytes;   /* 0: copies are not */
 };
 
 /* Puts it into this program's environment, for a child to inherit, and takes it out again. */

@@ -70,10 +70,13 @@ static enum status stack_of(struct recorder *recorder, const struct sampled_proc
     return status == STATUS_LIMIT ? STATUS_OK : status;
 }
 
-/* Measures that are 0 are left out but for those that say that there is something to be measured. */
-static void put(struct capture_event *event, struct capture_value *values, enum capture_measure_id measure,
+/* Measures that are 0 are left out, but for the first, which say that there is something to be measured. */
+static void put(struct recorder *recorder, struct capture_event *event, struct capture_value *values, enum capture_measure_id measure,
                 uint64_t amount) {
-    if (amount > 0 || measure == CAPTURE_MEASURE_ALLOC_BYTES || measure == CAPTURE_MEASURE_ALLOC_COUNT)
+    bool is_variance = measure == CAPTURE_MEASURE_ALLOC_VARIANCE || measure == CAPTURE_MEASURE_COPY_VARIANCE;
+    bool is_first = !recorder->told[measure] && !is_variance;
+    recorder->told[measure] = true;
+    if (amount > 0 || is_first)
         values[event->value_count++] = (struct capture_value){measure, amount};
 }
 
@@ -83,12 +86,12 @@ static enum status write_allocation(struct recorder *recorder, const struct samp
     struct capture_value values[6];
     struct capture_event event = {
         .thread = recorded->id, .stack = stack, .time_ns = clock_monotonic_ns(), .values = values};
-    put(&event, values, CAPTURE_MEASURE_ALLOC_BYTES, sums->alloc_bytes);
-    put(&event, values, CAPTURE_MEASURE_ALLOC_COUNT, sums->alloc_count);
-    put(&event, values, CAPTURE_MEASURE_ALLOC_VARIANCE, sums->alloc_variance);
-    put(&event, values, CAPTURE_MEASURE_PYTHON_BYTES, sums->python_bytes);
-    put(&event, values, CAPTURE_MEASURE_COPY_BYTES, sums->copy_bytes);
-    put(&event, values, CAPTURE_MEASURE_COPY_VARIANCE, sums->copy_variance);
+    put(recorder, &event, values, CAPTURE_MEASURE_ALLOC_BYTES, sums->alloc_bytes);
+    put(recorder, &event, values, CAPTURE_MEASURE_ALLOC_COUNT, sums->alloc_count);
+    put(recorder, &event, values, CAPTURE_MEASURE_ALLOC_VARIANCE, sums->alloc_variance);
+    put(recorder, &event, values, CAPTURE_MEASURE_PYTHON_BYTES, sums->python_bytes);
+    put(recorder, &event, values, CAPTURE_MEASURE_COPY_BYTES, sums->copy_bytes);
+    put(recorder, &event, values, CAPTURE_MEASURE_COPY_VARIANCE, sums->copy_variance);
     return capture_write_event(recorder->writer, &event);
 }
 

@@ -26,13 +26,23 @@ static const uint64_t BYTES_PER_S = 32 << 10;
 
 /* ------------------------------------------------------------------------------------------------ making ------ */
 
+static enum status enter_mark(struct agent_memory *memory, enum sample_frame_kind kind, uint32_t *path) {
+    const struct sample_frame frame = {.instruction_bytes = -1, .kind = kind};
+    return agent_sites_enter(&memory->sites, *path, &frame, path);
+}
+
 enum status agent_memory_init(struct agent_memory *memory, const struct wire_region *facts, struct agent_codes *codes) {
     memory->is_on = facts->memory_stride_bytes != 0;
     memory->stride_bytes = facts->memory_stride_bytes;
     memory->start_ns = memory->due_ns = clock_monotonic_ns();
     memory->footprint.limit = MAX_FOOTPRINT_POINTS;
     memory->inherited_bytes = facts->inherited_bytes > 0 ? (uint64_t)facts->inherited_bytes : 0;
-    return memory->is_on ? agent_sites_init(&memory->sites, codes, ++*codes->last_serial) : STATUS_OK;
+    if (!memory->is_on)
+        return STATUS_OK;
+    uint32_t unknown = 0;
+    TRY(agent_sites_init(&memory->sites, codes, ++*codes->last_serial));
+    TRY(enter_mark(memory, SAMPLE_FRAME_UNREADABLE, &unknown));
+    return agent_exact_define(&memory->exact, WIRE_SITE_UNKNOWN, unknown);
 }
 
 void agent_memory_release(struct agent_memory *memory) {
@@ -41,6 +51,7 @@ void agent_memory_release(struct agent_memory *memory) {
     agent_sites_release(&memory->sites);
     agent_heap_release(&memory->heap);
     map_release(&memory->starts);
+    agent_exact_release(&memory->exact);
     series_release(&memory->footprint);
     free(memory->queue);
     free(memory->changes);
@@ -66,11 +77,6 @@ static enum status reserve(void **items, size_t *capacity, size_t count, size_t 
 }
 
 /* ------------------------------------------------------------------------------------------------ paths ------- */
-
-static enum status enter_mark(struct agent_memory *memory, enum sample_frame_kind kind, uint32_t *path) {
-    const struct sample_frame frame = {.instruction_bytes = -1, .kind = kind};
-    return agent_sites_enter(&memory->sites, *path, &frame, path);
-}
 
 /* That of the frames that the thread shows, from the first one on whose path is not known. */
 static enum status path_of_frames(struct agent_memory *memory, const struct agent_thread *thread, size_t known,
@@ -255,6 +261,36 @@ static enum status take_free(struct agent_memory *memory, const struct agent_thr
                                                       .is_final = is_final(&freed->record)});
 }
 
+static enum status take_site(struct agent_memory *memory, struct agent_thread *thread,
+                             const struct agent_reading *reading, const struct wire_site *site, size_t size_bytes) {
+    const struct wire_frame *frames = frames_behind(site, sizeof *site, size_bytes, site->frame_count);
+    uint32_t path = 0;
+    if (frames == NULL)
+        return STATUS_DAMAGED;
+    TRY(take_path(memory, thread, reading, &site->record, site->kept, frames, site->frame_count, &path));
+    return agent_exact_define(&memory->exact, site->site, path);
+}
+
+static enum status take_counts(struct agent_memory *memory, struct agent_thread *thread,
+                               const struct wire_counts *counts) {
+    struct sample_allocation *sums = NULL;
+    uint32_t path = 0;
+    if (!is_plausible(counts->alloc_bytes) || !is_plausible(counts->alloc_count) ||
+        !is_plausible(counts->python_bytes))
+        return STATUS_DAMAGED;
+    TRY(agent_exact_count(&memory->exact, counts));
+    if (counts->alloc_bytes == 0)
+        return STATUS_OK;
+    /* A site at which the thread allocates was told in its own ring, or in that of one that had the slot before. */
+    if (!agent_exact_path(&memory->exact, counts->site, &path))
+        return STATUS_DAMAGED;
+    TRY(sums_of(&thread->allocations, path, &sums));
+    sums->alloc_bytes += counts->alloc_bytes;
+    sums->alloc_count += counts->alloc_count * COUNT_UNIT;
+    sums->python_bytes += counts->python_bytes;
+    return STATUS_OK;
+}
+
 enum status agent_memory_take(struct agent_memory *memory, struct agent_thread *thread,
                               const struct agent_reading *reading, const struct wire_record *record,
                               size_t size_bytes) {
@@ -270,6 +306,10 @@ enum status agent_memory_take(struct agent_memory *memory, struct agent_thread *
         return take_resize(memory, (const struct wire_resize *)(const void *)record);
     if (record->type == WIRE_FREE && size_bytes >= sizeof(struct wire_free))
         return take_free(memory, thread, (const struct wire_free *)(const void *)record);
+    if (record->type == WIRE_SITE && size_bytes >= sizeof(struct wire_site))
+        return take_site(memory, thread, reading, (const struct wire_site *)(const void *)record, size_bytes);
+    if (record->type == WIRE_COUNTS && size_bytes >= sizeof(struct wire_counts))
+        return take_counts(memory, thread, (const struct wire_counts *)(const void *)record);
     return STATUS_DAMAGED;
 }
 
@@ -299,6 +339,7 @@ static enum status look_at_header(struct agent_memory *memory, const struct wire
     uint64_t footprint_bytes = signed_bytes > 0 ? (uint64_t)signed_bytes : 0;
     uint64_t peak_bytes = atomic_load_explicit(&header->peak_bytes, memory_order_relaxed);
     uint64_t peak_ns = atomic_load_explicit(&header->peak_ns, memory_order_relaxed);
+    memory->peak_id = atomic_load_explicit(&header->peak_id, memory_order_relaxed);
     memory->lost_records = atomic_load_explicit(&header->lost_memory_records, memory_order_relaxed);
     memory->lost_bytes = atomic_load_explicit(&header->lost_memory_bytes, memory_order_relaxed);
     TRY(charge_lost(memory));
@@ -391,18 +432,36 @@ static bool differs(const struct sample_held *one, const struct sample_held *oth
     return memcmp(one, other, sizeof *one) != 0;
 }
 
+static enum status collect_change(struct agent_memory *memory, uint32_t path, struct sample_held *told,
+                                  const struct sample_held *held, size_t *count) {
+    if (!differs(held, told))
+        return STATUS_OK;
+    TRY(reserve((void **)&memory->changes, &memory->change_capacity, *count + 1, sizeof memory->changes[0]));
+    memory->changes[(*count)++] = (struct sample_change){.path = path, .before = *told, .now = *held};
+    *told = *held;
+    return STATUS_OK;
+}
+
+static enum status collect_exact_changes(struct agent_memory *memory, size_t *count) {
+    struct agent_exact *exact = &memory->exact;
+    agent_exact_sum_up(exact, memory->peak_id);
+    for (size_t i = 0; i < exact->site_count; i++) {
+        struct agent_exact_site *site = &exact->sites[i];
+        const struct sample_held held = agent_exact_held(site);
+        if (site->is_known)
+            TRY(collect_change(memory, site->path, &site->told, &held, count));
+    }
+    return STATUS_OK;
+}
+
 static enum status collect_changes(struct agent_memory *memory, size_t *count) {
     struct agent_heap *heap = &memory->heap;
     for (size_t i = 0; i < heap->site_count; i++) {
         struct agent_heap_site *site = &heap->sites[i];
-        struct sample_held held = agent_heap_held(heap, site);
-        if (!differs(&held, &site->told))
-            continue;
-        TRY(reserve((void **)&memory->changes, &memory->change_capacity, *count + 1, sizeof memory->changes[0]));
-        memory->changes[(*count)++] = (struct sample_change){.path = site->path, .before = site->told, .now = held};
-        site->told = held;
+        const struct sample_held held = agent_heap_held(heap, site);
+        TRY(collect_change(memory, site->path, &site->told, &held, count));
     }
-    return STATUS_OK;
+    return collect_exact_changes(memory, count);
 }
 
 static void set_due(struct agent_memory *memory, size_t change_count) {

@@ -6,6 +6,7 @@
 #ifndef STROBE_SAMPLER_AGENT_MEMORY_H
 #define STROBE_SAMPLER_AGENT_MEMORY_H
 
+#include "sampler/agent_exact.h"
 #include "sampler/agent_heap.h"
 #include "sampler/agent_sites.h"
 #include "wire/region.h"
@@ -25,6 +26,8 @@ struct agent_memory {
     bool is_on; /* else nothing below is used */
     struct agent_sites sites;
     struct agent_heap heap;
+    struct agent_exact exact; /* in its place where every allocation is counted */
+    uint64_t peak_id;         /* the region's */
     struct agent_heap_event *queue;
     size_t queue_count, queue_capacity;
     uint64_t order;

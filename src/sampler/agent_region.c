@@ -86,7 +86,8 @@ static enum status read_facts(struct agent_region *region) {
         return STATUS_DAMAGED;
     }
     facts->reason[sizeof facts->reason - 1] = '\0';
-    return facts->magic == WIRE_MAGIC && facts->version == WIRE_VERSION ? STATUS_OK : STATUS_DAMAGED;
+    bool is_known = facts->ring_bytes == 0 || facts->ring_bytes == WIRE_LARGE_RING_BYTES;
+    return facts->magic == WIRE_MAGIC && facts->version == WIRE_VERSION && is_known ? STATUS_OK : STATUS_DAMAGED;
 }
 
 enum status agent_region_open(int folder_fd, const char *name, struct agent_region **result) {
@@ -120,9 +121,11 @@ void agent_region_close(struct agent_region *region) {
 
 enum status agent_region_ring(struct agent_region *region, uint32_t index, struct wire_ring *ring) {
     struct shared_piece *piece = &region->rings[index];
-    if (piece->start == NULL && !map_piece(piece, region->fd, wire_ring_offset(index), WIRE_RING_BYTES))
+    uint32_t ring_bytes = region->facts.ring_bytes;
+    if (piece->start == NULL &&
+        !map_piece(piece, region->fd, wire_large_ring_offset(index, ring_bytes), wire_ring_bytes(ring_bytes)))
         return STATUS_FAILED;
-    *ring = (struct wire_ring){agent_region_slot(region, index), piece->start};
+    *ring = (struct wire_ring){agent_region_slot(region, index), piece->start, ring_bytes};
     return STATUS_OK;
 }
 

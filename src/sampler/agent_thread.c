@@ -257,7 +257,7 @@ static enum status take_record(struct agent_thread *thread, const struct agent_r
         status = size_bytes >= sizeof(struct wire_sample)
                      ? take_sample(thread, reading, (const struct wire_sample *)(const void *)record, size_bytes)
                      : STATUS_DAMAGED;
-    else if (record->type >= WIRE_ALLOC && record->type <= WIRE_START)
+    else if (record->type >= WIRE_ALLOC && record->type <= WIRE_COUNTS)
         status = agent_memory_take(reading->allocated, thread, reading, record, size_bytes);
     if (status != STATUS_DAMAGED)
         return status;
@@ -288,8 +288,9 @@ enum status agent_thread_drain(struct agent_thread *thread, const struct agent_r
             break;
         /* Padding may have been skipped; the record ends where the position is now. */
         size_t most = (size_t)(thread->position - before);
+        most = most < WIRE_RING_BYTES ? most : WIRE_RING_BYTES;
         size_t offset = (size_t)((const uint8_t *)record - thread->ring.bytes);
-        size_t size_bytes = (size_t)((thread->position - offset) % WIRE_RING_BYTES);
+        size_t size_bytes = (size_t)((thread->position - offset) % wire_ring_bytes(thread->ring.size_bytes));
         size_bytes = size_bytes == 0 || size_bytes > most ? most : size_bytes;
         memcpy(reading->scratch, record, size_bytes);
         status = take_record(thread, reading, reading->scratch, size_bytes);

@@ -6,7 +6,18 @@
 
 #include <stdint.h>
 
-enum wire_type { WIRE_PAD, WIRE_CODE, WIRE_SAMPLE, WIRE_ALLOC, WIRE_RESIZE, WIRE_FREE, WIRE_COPY, WIRE_START };
+enum wire_type {
+    WIRE_PAD,
+    WIRE_CODE,
+    WIRE_SAMPLE,
+    WIRE_ALLOC,
+    WIRE_RESIZE,
+    WIRE_FREE,
+    WIRE_COPY,
+    WIRE_START,
+    WIRE_SITE,
+    WIRE_COUNTS
+};
 
 struct wire_record {
     uint32_t size_bytes; /* with this header; a multiple of 8, at least 8 */
@@ -44,6 +55,7 @@ enum wire_frame_kind {
     WIRE_FRAME_PYTHON,
     WIRE_FRAME_NATIVE, /* C stands between the frames: an entry of the interpreter's */
     WIRE_FRAME_CUT,    /* frames were left out here: the stack is deeper than a record holds */
+    WIRE_FRAME_LOST,   /* one whose code object is gone and was not told of: there was no room */
 };
 
 struct wire_frame {
@@ -162,6 +174,38 @@ struct wire_start {
     uint64_t id;
     uint32_t kept;
     uint32_t frame_count;
+};
+
+/* Where every allocation is counted (wire_region.memory_stride_bytes is 1), none of the above is told of memory but
+ * copies. What the threads do comes summed up by site: a thread's stack, with a number that is never used again in the
+ * region. Frames as in wire_alloc. A site may be spoken of in other rings, and there before it is read here. */
+struct wire_site {
+    struct wire_record record;
+    uint32_t site;
+    uint32_t kept;
+    uint32_t frame_count;
+    uint32_t unused;
+};
+
+enum {
+    WIRE_SITE_UNKNOWN = 1 /* and told by nobody: a stack that could not be told, or of which strobe could not be */
+};
+
+/* What the threads of a slot did with blocks of a site since the slot's last such record of the site. A block that has
+ * grown is, as a whole, the site's where it did. */
+struct wire_counts {
+    struct wire_record record;
+    uint64_t time_ns;
+    uint32_t site;
+    uint32_t slot; /* index */
+    uint64_t alloc_bytes, alloc_count;
+    uint64_t python_bytes;    /* of alloc_bytes, what Python's allocators gave */
+    uint64_t temporary_bytes; /* given back before the thread allocated anything else */
+    int64_t live_bytes, live_count;
+    /* Each new maximum of the footprint has a number, wire_region.peak_id. This one was the last when live_bytes last
+     * changed, and `before_bytes` of it came before that maximum if the number is another than in the record before. */
+    int64_t before_bytes;
+    uint64_t peak_id;
 };
 
 enum { WIRE_SAMPLE_MAX_FRAMES = 3000, WIRE_SAMPLE_MAX_STACK_WORDS = 256 };

@@ -30,8 +30,12 @@
 #define WIRE_ENVIRONMENT_PERIOD "STROBE_AGENT_PERIOD_NS"
 /* "1": begin with sampling paused (--on-demand). */
 #define WIRE_ENVIRONMENT_PAUSED "STROBE_AGENT_PAUSED"
-/* The mean number of bytes between two sampled allocations, decimal; not set or "0": memory is not looked at. */
+/* The mean number of bytes between two sampled allocations, decimal; not set or "0": memory is not looked at; "1":
+ * every allocation is counted. */
 #define WIRE_ENVIRONMENT_MEMORY "STROBE_AGENT_MEMORY_STRIDE_BYTES"
+/* The mean number of bytes between two sampled copies, decimal; not set or "0", or memory is not looked at: copies are
+ * not. */
+#define WIRE_ENVIRONMENT_COPIES "STROBE_AGENT_COPY_STRIDE_BYTES"
 /* For tests: where the random choice of what is sampled begins, decimal. */
 #define WIRE_ENVIRONMENT_MEMORY_SEED "STROBE_AGENT_MEMORY_SEED"
 
@@ -45,6 +49,9 @@ enum {
     WIRE_REASON_BYTES = 256,
 };
 #define WIRE_REGION_BYTES ((uint64_t)WIRE_RINGS_OFFSET + (uint64_t)WIRE_SLOTS * WIRE_RING_BYTES)
+/* Where every allocation is counted there is more to tell while a program starts than strobe may find the time to read.
+ */
+enum { WIRE_LARGE_RING_BYTES = 2 << 20 };
 
 enum wire_state {
     WIRE_STARTING, /* the file is there, but not what is in it */
@@ -76,6 +83,8 @@ struct wire_region {
     _Atomic int64_t footprint_bytes; /* what malloc has given out and anonymous mappings hold, to 64 KiB a thread */
     _Atomic uint64_t peak_bytes;     /* the most that it was */
     _Atomic uint64_t peak_ns;
+    _Atomic uint32_t peak_id; /* how often it has risen, so far, and one more; only where every allocation is counted */
+    uint32_t ring_bytes;      /* of each ring: WIRE_LARGE_RING_BYTES, or 0 for WIRE_RING_BYTES */
     _Atomic uint64_t lost_memory_records;
     _Atomic uint64_t lost_memory_bytes; /* what the allocations stand for of which no record could be written */
     int64_t inherited_bytes;            /* of the footprint, what a child of fork began with */
@@ -121,6 +130,15 @@ static inline struct wire_slot *wire_region_slot(void *region, uint32_t index) {
 
 static inline uint64_t wire_ring_offset(uint32_t index) {
     return WIRE_RINGS_OFFSET + (uint64_t)index * WIRE_RING_BYTES;
+}
+
+/* What depends on wire_region.ring_bytes. */
+static inline uint32_t wire_ring_bytes(uint32_t ring_bytes) {
+    return ring_bytes != 0 ? ring_bytes : WIRE_RING_BYTES;
+}
+
+static inline uint64_t wire_large_ring_offset(uint32_t index, uint32_t ring_bytes) {
+    return WIRE_RINGS_OFFSET + (uint64_t)index * wire_ring_bytes(ring_bytes);
 }
 
 #endif

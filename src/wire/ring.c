@@ -1,11 +1,12 @@
 #include "wire/ring.h"
 
 static uint8_t *place(const struct wire_ring *ring, uint64_t position) {
-    return ring->bytes + position % WIRE_RING_BYTES;
+    return ring->bytes + position % wire_ring_bytes(ring->size_bytes);
 }
 
-static size_t left_before_end(uint64_t position) {
-    return (size_t)(WIRE_RING_BYTES - position % WIRE_RING_BYTES);
+static size_t left_before_end(const struct wire_ring *ring, uint64_t position) {
+    uint32_t size_bytes = wire_ring_bytes(ring->size_bytes);
+    return (size_t)(size_bytes - position % size_bytes);
 }
 
 static void put_header(uint8_t *to, enum wire_type type, size_t size_bytes) {
@@ -22,14 +23,15 @@ uint64_t wire_ring_position(const struct wire_ring *ring) {
 
 uint64_t wire_ring_room(const struct wire_ring *ring) {
     uint64_t used = wire_ring_position(ring) - atomic_load_explicit(&ring->slot->read, memory_order_acquire);
-    return used < WIRE_RING_BYTES ? WIRE_RING_BYTES - used : 0;
+    uint32_t size_bytes = wire_ring_bytes(ring->size_bytes);
+    return used < size_bytes ? size_bytes - used : 0;
 }
 
 void *wire_ring_reserve(struct wire_ring *ring, uint64_t *position, enum wire_type type, size_t size_bytes) {
     size_t size = (size_bytes + 7) & ~(size_t)7;
-    size_t pad = size > left_before_end(*position) ? left_before_end(*position) : 0;
+    size_t left = left_before_end(ring, *position), pad = size > left ? left : 0;
     uint64_t read = atomic_load_explicit(&ring->slot->read, memory_order_acquire);
-    if (size > WIRE_RING_BYTES / 2 || *position - read + pad + size > WIRE_RING_BYTES) {
+    if (size > WIRE_RING_BYTES / 2 || *position - read + pad + size > wire_ring_bytes(ring->size_bytes)) {
         atomic_fetch_add_explicit(&ring->slot->lost_records, 1, memory_order_relaxed);
         return NULL;
     }
@@ -56,12 +58,12 @@ static uint32_t record_size(const struct wire_record *record) {
 
 const struct wire_record *wire_ring_next(const struct wire_ring *ring, uint64_t *position, uint64_t written,
                                          bool *damaged) {
-    *damaged = written - *position > WIRE_RING_BYTES || *position % 8 != 0;
+    *damaged = written - *position > wire_ring_bytes(ring->size_bytes) || *position % 8 != 0;
     while (!*damaged && *position != written) {
         const struct wire_record *record = (const struct wire_record *)(const void *)place(ring, *position);
         uint32_t size = record_size(record);
-        *damaged =
-            size < sizeof *record || size % 8 != 0 || size > left_before_end(*position) || size > written - *position;
+        *damaged = size < sizeof *record || size % 8 != 0 || size > left_before_end(ring, *position) ||
+                   size > written - *position || size > WIRE_RING_BYTES;
         if (*damaged)
             break;
         *position += size;

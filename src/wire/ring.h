@@ -11,12 +11,13 @@
 
 struct wire_ring {
     struct wire_slot *slot;
-    uint8_t *bytes; /* WIRE_RING_BYTES */
+    uint8_t *bytes;
+    uint32_t size_bytes; /* as wire_region.ring_bytes */
 };
 
-/* Room for a record of that size (rounded up to 8; at most half a ring), contiguous; NULL, and counted as lost, when it
- * does not fit. Nothing is visible to the reader before wire_ring_commit; several records may be reserved before. The
- * header is filled in. */
+/* Room for a record of that size (rounded up to 8; at most WIRE_RING_BYTES / 2), contiguous; NULL, and counted as lost,
+ * when it does not fit. Nothing is visible to the reader before wire_ring_commit; several records may be reserved
+ * before. The header is filled in. */
 void *wire_ring_reserve(struct wire_ring *ring, uint64_t *position, enum wire_type type, size_t size_bytes);
 /* Makes all that was reserved up to `position` visible. A writer begins with *position = wire_ring_position(). */
 void wire_ring_commit(struct wire_ring *ring, uint64_t position);

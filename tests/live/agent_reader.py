@@ -32,10 +32,10 @@ STARTING, SAMPLING, OFF, ENDED = range(4)
 SAMPLE, PAUSE = range(2)
 SLOT_FREE, SLOT_CLAIMED, SLOT_LIVE, SLOT_ENDED = range(4)
 
-HEADER = struct.Struct("=QIiiIIIQQQQIIQQQqQQQQq256s")
+HEADER = struct.Struct("=QIiiIIIQQQQIIQQQqQQIIQQq256s")
 HEADER_NAMES = (
     "magic version pid parent_pid python_version free_threaded forked start_ns period_ns runtime eval_address state"
-    " control no_slot deaths memory_stride_bytes footprint_bytes peak_bytes peak_ns lost_memory_records"
+    " control no_slot deaths memory_stride_bytes footprint_bytes peak_bytes peak_ns peak_id ring_bytes lost_memory_records"
     " lost_memory_bytes inherited_bytes reason"
 ).split()
 CONTROL_OFFSET = 68
@@ -130,12 +130,13 @@ class Region:
         place = SLOTS_OFFSET + index * SLOT_BYTES
         written, thread.lost, thread.torn = (self._load("Q", place + 64 + 8 * i) for i in range(3))
         read = self._load("Q", place + 128)
-        assert read <= written <= read + RING_BYTES
-        start = RINGS_OFFSET + index * RING_BYTES
-        ring = self.memory[start : start + RING_BYTES]
-        parts = [ring[read % RING_BYTES : written % RING_BYTES]]
-        if written > read and written % RING_BYTES <= read % RING_BYTES:
-            parts = [ring[read % RING_BYTES :], ring[: written % RING_BYTES]]
+        size = self.header["ring_bytes"] or RING_BYTES
+        assert read <= written <= read + size
+        start = RINGS_OFFSET + index * size
+        ring = self.memory[start : start + size]
+        parts = [ring[read % size : written % size]]
+        if written > read and written % size <= read % size:
+            parts = [ring[read % size :], ring[: written % size]]
         for part in parts:
             thread.samples.extend(thread.ring.feed(part))
         self._store("Q", place + 128, written)

@@ -3,8 +3,8 @@
 import struct
 from dataclasses import dataclass
 
-PAD, CODE, SAMPLE, ALLOC, RESIZE, FREE, COPY, START = range(8)
-PYTHON, NATIVE, CUT = range(3)
+PAD, CODE, SAMPLE, ALLOC, RESIZE, FREE, COPY, START, SITE, COUNTS = range(10)
+PYTHON, NATIVE, CUT, LOST = range(4)
 TORN, NO_PYTHON, DETACHED, FINALIZING = 1, 2, 4, 8
 MALLOC_DOMAIN, PYTHON_DOMAIN, MAP_DOMAIN = range(3)
 
@@ -15,6 +15,8 @@ ALLOC_HEAD = struct.Struct("<QQQQQQQQQIIII")
 RESIZE_BODY = struct.Struct("<QQQQ")
 FREE_BODY = struct.Struct("<QQQQ")
 START_HEAD = struct.Struct("<QQII")
+COPY_HEAD = struct.Struct("<QQQII")
+SITE_HEAD = struct.Struct("<IIII")
 FRAME = struct.Struct("<QiI")
 ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 
@@ -93,6 +95,20 @@ class Free:
     allocated_bytes: int
 
 
+@dataclass(frozen=True)
+class Copy:
+    flags: int
+    time_ns: int
+    copied_bytes: int
+    weight_bytes: int
+    frames: tuple  # innermost first
+
+    @property
+    def lines(self):
+        """The names of its functions, innermost first."""
+        return [frame.code.name for frame in self.frames if frame.code]
+
+
 def padded(size):
     return (size + 7) & ~7
 
@@ -120,6 +136,7 @@ class Ring:
         self.codes = {}
         self.last = ()
         self.memory = []
+        self.copies = []
 
     def feed(self, data):
         """The Samples in whole records of the ring that follow those fed before."""
@@ -140,10 +157,15 @@ class Ring:
                 self.memory.append(Resize(*RESIZE_BODY.unpack(body)))
             elif kind == FREE:
                 self.memory.append(Free(*FREE_BODY.unpack(body)))
+            elif kind == COPY:
+                self.copies.append(self._read_copy(flags, body))
 
             elif kind == START:
                 *_, kept, count = START_HEAD.unpack_from(body)
                 self._read_frames(body, START_HEAD.size, kept, count)
+            elif kind == SITE:
+                _, kept, count, _ = SITE_HEAD.unpack_from(body)
+                self._read_frames(body, SITE_HEAD.size, kept, count)
 
     def _read_frames(self, body, start, kept, count):
         frames = []
@@ -158,6 +180,12 @@ class Ring:
         assert len(body) == ALLOC_HEAD.size + count * FRAME.size
         self._read_frames(body, ALLOC_HEAD.size, kept, count)
         return Allocation(flags, *fields, count_1024ths / 1024, footprint, allocated, domain, self.last)
+
+    def _read_copy(self, flags, body):
+        *fields, kept, count = COPY_HEAD.unpack_from(body)
+        assert len(body) == COPY_HEAD.size + count * FRAME.size
+        self._read_frames(body, COPY_HEAD.size, kept, count)
+        return Copy(flags, *fields, self.last)
 
     def _read_sample(self, flags, body):
         (time_ns, cpu_ns, user_us, system_us, overruns, kept, count, words, unit, _, *registers) = (

@@ -122,7 +122,7 @@ static struct stepper *stepper_of_thread(void) {
         return NULL;
     (void)snprintf(path, sizeof path, "%s/%ld.ring", folder, syscall(SYS_gettid));
     stepper->file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    stepper->ring = (struct wire_ring){&stepper->slot, map(WIRE_RING_BYTES)};
+    stepper->ring = (struct wire_ring){&stepper->slot, map(WIRE_RING_BYTES), 0};
     walk_start(&stepper->walk, &python);
     own = stepper;
     return stepper;

@@ -183,7 +183,7 @@ static void producer_make(struct producer *producer, const struct agent_session 
     assert_ptr_not_equal(producer->region, MAP_FAILED);
     for (uint32_t i = 0; i < 4; i++)
         producer->rings[i] = (struct wire_ring){wire_region_slot(producer->region, i),
-                                                (uint8_t *)producer->region + wire_ring_offset(i)};
+                                                (uint8_t *)producer->region + wire_ring_offset(i), 0};
 }
 
 static void producer_publish(struct producer *producer) {

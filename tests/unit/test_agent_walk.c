@@ -128,7 +128,7 @@ static void make_world(int minor) {
     assert_true(codes_watch(&world.python));
     world.state = take(world.python.layout.thread.size);
     put_u64(world.state + world.python.layout.thread.thread_id, (uint64_t)pthread_self());
-    world.ring = (struct wire_ring){&world.slot, ring};
+    world.ring = (struct wire_ring){&world.slot, ring, 0};
     walk_start(&world.walk, &world.python);
 }
 
