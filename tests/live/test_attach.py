@@ -599,6 +599,27 @@ def test_help(command):
     assert command in strobe("--help").stdout
 
 
+def test_a_process_just_started(python, tmp_path):
+    """By a shell that has yet to become it, and before there is an interpreter."""
+    program = "import time\nend = time.thread_time() + 0.2\ndef work():\n  while time.thread_time() < end: sum(range(1000))\nwork()"
+    with subprocess.Popen(["/bin/sh", "-c", "sleep 0.02; exec \"$0\" -c \"$1\"", python.path, program]) as running:
+        told = strobe("attach", "-f", "json", "--no-capture", running.pid, cwd=tmp_path).json()
+    assert function_of(told, "work")["total_samples"] > 0
+
+
+def test_each_thread_by_itself(python, tmp_path):
+    with Target(python, "mix.py", 1000) as target:
+        target.send()
+        target.await_cpu_time(target.said["native_id"], ticks=2)
+        capture = tmp_path / "c.strobe"
+        table = strobe("attach", "-d", "0.2", "--threads", "--capture", capture, target.pid).stdout
+    heads = re.findall(r"^thread (.+) \((\d+)\)$", table, re.M)
+    names = {"native_id": "MainThread", "burner": "burner", "sleeper": "sleeper"}
+    assert sorted(heads) == sorted((name, str(target.said[key])) for key, name in names.items())
+    parts = re.split(r"^thread .+$", table, flags=re.M)[1:]
+    assert "finished.wait" in parts[heads.index(("sleeper", str(target.said["sleeper"])))]
+
+
 def test_no_such_process(tmp_path):
     ended = subprocess.Popen(["/bin/true"])
     ended.wait()
