@@ -170,6 +170,33 @@ def test_modes(python, tmp_path):
     assert not any(line.startswith("<native>") for line in native.stdout.splitlines())
 
 
+COLLECTING = """
+import gc, os
+keep = [[i] for i in range(100000)]
+def inner(x): return sum(range(30)) + x
+def collecting(): gc.collect()
+def sorting(): sorted(range(300), key=inner)
+os.write(1, b"ready\\n")
+while True:
+    collecting()
+    for i in range(200): sorting()
+"""
+
+
+def test_what_is_no_python_frame(python, script, tmp_path):
+    """The collector is a frame on top of what called it, and C one between Python frames, where these can be seen."""
+    with Target(python, script(COLLECTING)) as target:
+        options = ["-d", "0.4", "--native", "-f", "collapsed", "--no-capture"]
+        told = strobe("attach", *options, target.pid, cwd=tmp_path)
+    assert told.returncode == harness.OK
+    stacks = {tuple(frame.split(":")[1] if ":" in frame else frame for frame in line.rsplit(" ", 1)[0].split(";"))
+              for line in told.stdout.splitlines()}  # fmt: skip
+    # Where there is no GIL, it is not known which thread collects; 3.15 says it.
+    assert (("<module>", "collecting", "<GC>") in stacks) == (not python.free_threaded or python.at_least(3, 15))
+    between = {stack[2:-1] for stack in stacks if stack[:2] == ("<module>", "sorting") and stack[-1] == "inner"}
+    assert between == {("<native>",) if python.at_least(3, 12) else ()}
+
+
 def test_threads_that_come_and_go(python, tmp_path):
     """Each is listed once, with its name, and none that was not there."""
     with Target(python, "coming.py", 25, 200) as target:
