@@ -9,9 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { ANNOUNCEMENT_BYTES = 80 };
+static const uint64_t START_PATIENCE_NS = NS_PER_S;
+static const uint64_t EXEC_PATIENCE_NS = 100 * NS_PER_MS;
+enum { START_PERIOD_NS = 5000000 };
 
 static const char help[] = "Usage: strobe attach [OPTIONS] PID\n"
                            "\n"
@@ -93,40 +97,71 @@ static bool drain_child_signals(void *context) {
     return false;
 }
 
+/* How long to wait for a process to become a Python that can be sampled: it may have been started only just now, by a
+ * shell that has yet to become it. */
+static uint64_t patience_ns(struct process *process, enum status status) {
+    char path[4096];
+    if (status != STATUS_NOT_PYTHON)
+        return status == STATUS_TORN ? START_PATIENCE_NS : 0;
+    if (process_read_executable(process, path, sizeof path) != STATUS_OK)
+        return 0;
+    const char *slash = strrchr(path, '/');
+    bool is_python = strncmp(slash != NULL ? slash + 1 : path, "python", strlen("python")) == 0;
+    return is_python ? START_PATIENCE_NS : EXEC_PATIENCE_NS;
+}
+
+/* What `attach` samples. */
+struct attached {
+    pid_t pid;
+    struct process *process;
+};
+
 static enum status begin(void *context, struct sampler *sampler, struct error *error) {
-    struct process **process = context, *given = *process;
-    /* The sampler's from now on, whatever becomes of it. */
-    *process = NULL;
-    return sampler_add(sampler, given, error);
+    static const struct timespec pause = {.tv_nsec = START_PERIOD_NS};
+    struct attached *attached = context;
+    uint64_t start_ns = clock_monotonic_ns();
+    for (;;) {
+        struct process *again = NULL, *given = attached->process;
+        struct error ignored = {0};
+        TRY(process_open(attached->pid, &again, error));
+        /* The sampler's from now on, whatever becomes of it. */
+        attached->process = again;
+        enum status status = sampler_add(sampler, given, error);
+        if (status == STATUS_OK || stop_requested || clock_monotonic_ns() - start_ns >= patience_ns(again, status))
+            return status;
+        (void)nanosleep(&pause, NULL);
+        *error = ignored;
+    }
 }
 
 int command_attach(int argc, char **argv) {
     struct attach_options options = {0};
     struct error error = {0};
-    struct process *process = NULL;
+    struct attached attached = {0};
     char announcement[ANNOUNCEMENT_BYTES];
     sampling_init_options(&options.sampling);
     int ended = parse(argc, argv, &options);
     if (ended >= 0)
         return ended;
-    if (process_open(options.pid, &process, &error) != STATUS_OK)
+    if (process_open(options.pid, &attached.process, &error) != STATUS_OK)
         return cli_fail(&error);
-    char *path = sampling_make_path(&options.sampling, process_command(process), options.pid);
+    char *path = sampling_make_path(&options.sampling, process_command(attached.process), options.pid);
     if (path == NULL) {
-        process_free(process);
+        process_free(attached.process);
         return EXIT_FAILED;
     }
+    attached.pid = options.pid;
     catch_signals();
     int child_fd = -1;
     if (options.sampling.sampler.target.blocking && (child_fd = catch_child_signals()) >= 0)
         options.sampling.sampler.wake = (struct sampler_wake){child_fd, drain_child_signals, &child_fd};
     announce(&options, announcement);
-    struct sampling sampling = {&options.sampling, path, 0, CAPTURE_ORIGIN_ATTACH, announcement, begin, &process, 0};
+    struct sampling sampling = {&options.sampling, path, 0, CAPTURE_ORIGIN_ATTACH, announcement, begin, &attached, 0};
     enum status status = sampling_record(&sampling, &stop_requested, &error);
     int exit_status = status == STATUS_OK ? sampling_report(&sampling) : cli_fail(&error);
     if (status != STATUS_OK && (options.sampling.no_capture || sampling.process_count == 0))
         (void)unlink(path);
-    process_free(process);
+    process_free(attached.process);
     free(path);
     return exit_status;
 }

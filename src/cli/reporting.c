@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@ const char report_options_help[] = "  -f, --format NAME  table, json, html, coll
                                    "  --only GLOB        only files that match count as the user's code\n"
                                    "  --exclude GLOB     files that match are charged to their callers\n"
                                    "  --lines N          show at most N lines of a file (table)\n"
+                                   "  --threads          each thread by itself (table, collapsed)\n"
                                    "  --measure NAME     what formats show that show one thing (collapsed, svg, ...):\n"
                                    "                     cpu, wall, wait, gil, python, native, kernel, samples,\n"
                                    "                     alloc, peak, live, ... (default: cpu of a run, else wall)\n";
@@ -62,6 +64,9 @@ bool report_take_option(struct report_options *options, int option, const char *
         if (!cli_parse_number(value, 1, MAX_LINES, &number))
             *problem = "--lines takes a number from 1 on";
         options->lines = (size_t)number;
+        return true;
+    case REPORT_OPTION_THREADS:
+        options->threads = true;
         return true;
     case REPORT_OPTION_MEASURE:
         options->has_measure = measure_find(value, &options->measure);
@@ -126,6 +131,27 @@ struct attribute_options report_attribute_options(const struct report_options *o
                                       .process = ATTRIBUTE_ANY};
 }
 
+/* A table of each thread that did anything. */
+static enum status write_threads(const struct profile *profile, const struct report_table_options *table,
+                                 struct attribute_options *attribute, FILE *stream, struct error *error) {
+    enum status status = STATUS_OK;
+    const char *between = "";
+    for (size_t i = 0; i < profile->thread_count && status == STATUS_OK; i++) {
+        const struct profile_thread *thread = &profile->threads[i];
+        bool is_empty = true;
+        for (size_t j = 0; j < profile->entry_count && is_empty; j++)
+            is_empty = profile->entries[j].thread != i;
+        if (is_empty)
+            continue;
+        attribute->thread = (int64_t)i;
+        fprintf(stream, "%sthread %s (%" PRIu64 ")\n", between, thread->name[0] != '\0' ? thread->name : "?",
+                thread->native_id != 0 ? thread->native_id : thread->thread_id);
+        status = report_table_write(profile, table, stream, error);
+        between = "\n\n";
+    }
+    return status;
+}
+
 static enum status write_report(const struct profile *profile, const struct report_options *options, FILE *stream,
                                 struct error *error) {
     struct attribute_options attribute = report_attribute_options(options);
@@ -134,13 +160,15 @@ static enum status write_report(const struct profile *profile, const struct repo
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     enum status status;
     if (options->format != NULL) {
-        struct export_options export = {&attribute, line_of_source, sources,
-                                        options->has_measure ? &options->measure : NULL, !options->idle};
+        struct export_options export = {&attribute,     line_of_source,
+                                        sources,        options->has_measure ? &options->measure : NULL,
+                                        !options->idle, options->threads};
         status = options->format->write(profile, &export, stream, error);
     } else {
         struct report_table_options table = {&attribute, sources, options->lines, report_terminal_width(stream),
                                              cli_wants_colour(stream)};
-        status = report_table_write(profile, &table, stream, error);
+        status = options->threads ? write_threads(profile, &table, &attribute, stream, error)
+                                  : report_table_write(profile, &table, stream, error);
     }
     source_cache_free(sources);
     return status;

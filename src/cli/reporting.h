@@ -20,6 +20,7 @@ struct report_options {
     const char *exclude[REPORT_MAX_GLOBS];
     size_t exclude_count;
     size_t lines; /* of a file in the table; 0: as many as are worth a look */
+    bool threads; /* each thread by itself */
     bool has_measure;
     enum measure measure; /* for the formats that show one; else they show the main one */
 };
@@ -33,6 +34,7 @@ enum report_option {
     REPORT_OPTION_EXCLUDE,
     REPORT_OPTION_LINES,
     REPORT_OPTION_MEASURE,
+    REPORT_OPTION_THREADS,
 };
 /* clang-format off */
 #define REPORT_LONG_OPTIONS                                  \
@@ -43,7 +45,8 @@ enum report_option {
     {"only", required_argument, NULL, REPORT_OPTION_ONLY},   \
     {"exclude", required_argument, NULL, REPORT_OPTION_EXCLUDE}, \
     {"lines", required_argument, NULL, REPORT_OPTION_LINES}, \
-    {"measure", required_argument, NULL, REPORT_OPTION_MEASURE}
+    {"measure", required_argument, NULL, REPORT_OPTION_MEASURE}, \
+    {"threads", no_argument, NULL, REPORT_OPTION_THREADS}
 /* clang-format on */
 
 /* The lines of --help for these options. */

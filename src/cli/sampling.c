@@ -17,7 +17,7 @@ static const char help[] = "  -r, --rate HZ      samples a second (default 1000)
                            "  --mode MODE        what a sample stands for: wall (default), cpu (only threads\n"
                            "                     that ran), gil (only the one that holds the GIL)\n"
                            "  --blocking         stop the threads for each sample\n"
-                           "  --native           show where C code stands between Python frames\n"
+                           "  --native           show where C code stands between Python frames (3.12 and later)\n"
                            "  --capture FILE     write the capture there (default NAME-PID.strobe)\n"
                            "  --no-capture       keep no capture\n"
                            "  --quiet            say nothing but errors\n";

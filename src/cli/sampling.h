@@ -36,6 +36,7 @@ enum sampling_option {
     {"mode", required_argument, NULL, SAMPLING_OPTION_MODE},               \
     {"blocking", no_argument, NULL, SAMPLING_OPTION_BLOCKING},             \
     {"native", no_argument, NULL, SAMPLING_OPTION_NATIVE},                 \
+    {"native-boundaries", no_argument, NULL, SAMPLING_OPTION_NATIVE},      \
     {"children", no_argument, NULL, SAMPLING_OPTION_CHILDREN},             \
     {"no-children", no_argument, NULL, SAMPLING_OPTION_NO_CHILDREN},       \
     {"capture", required_argument, NULL, SAMPLING_OPTION_CAPTURE},         \

@@ -58,11 +58,10 @@ static uint64_t whole_units(uint64_t weight, enum measure measure, uint64_t *res
     return units;
 }
 
-static enum status put_entries(const struct selection *selection, enum measure measure, uint32_t *frames,
-                               FILE *stream) {
+static enum status put_entries(const struct selection *selection, enum measure measure, bool names_threads,
+                               uint32_t *frames, FILE *stream) {
     const struct profile *profile = selection->profile;
     uint64_t rest = NS_PER_US / 2;
-    bool names_threads = profile->thread_count > 1;
     for (size_t i = 0; i < profile->entry_count; i++) {
         const struct profile_entry *entry = &profile->entries[i];
         if (!selection_has(selection, entry->thread, entry->stack))
@@ -95,7 +94,8 @@ enum status export_write_collapsed(const struct profile *profile, const struct e
     status = STATUS_FAILED;
     frames = calloc(selection_max_depth(&selection) + 1, sizeof frames[0]);
     if (frames != NULL)
-        status = put_entries(&selection, export_measure(profile, options), frames, stream);
+        status = put_entries(&selection, export_measure(profile, options),
+                             profile->thread_count > 1 || (options != NULL && options->threads), frames, stream);
 out:
     free(frames);
     selection_release(&selection);

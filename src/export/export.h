@@ -25,6 +25,7 @@ struct export_options {
      * has it. */
     const enum measure *measure;
     bool prefers_cpu; /* where waiting is shown for itself, CPU time comes first */
+    bool threads;     /* name the thread also where there is only one */
 };
 
 /* Streams the profile. A failed write to the stream is STATUS_FAILED too. What was written by then is of no use:

@@ -137,6 +137,7 @@ enum status family_add(struct family *family, struct process *process, struct er
     if (status == STATUS_OK)
         status = target_open(process, 0, family->options, family->sink, &target, error);
     if (status != STATUS_OK) {
+        family->count -= member != NULL;
         process_free(process);
         return error->status != STATUS_OK ? status : error_set(error, status, "there is not enough memory");
     }

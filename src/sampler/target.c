@@ -72,6 +72,7 @@ struct target {
     bool lost; /* no Python was found when last looked for: it has exec'd something else */
     bool listed_once;
     bool list_stale; /* threads came or went */
+    bool restarted;  /* the interpreter was finalised and initialised again */
 };
 
 static void forget_library(struct target *target) {
@@ -246,6 +247,9 @@ static enum status read_interps(struct target *target) {
         TRY(interp_read(&target->runtime, address, &interp));
         bool same = count < old_count && target->interps[count].address == address &&
                     target->interps[count].threads_head == interp.threads_head;
+        /* It may have the address that it had before, and so may its thread and its code; the modules go and come. */
+        target->restarted |=
+            same && target->interps[count].modules != 0 && target->interps[count].modules != interp.modules;
         if (count < target->interp_count)
             target->interps[count] = interp;
         else
@@ -518,6 +522,12 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
     bool is_other = process_exec_count(target->process) != target->exec_count;
     if (status != STATUS_OK || target->interp_count == 0 || is_other)
         return reopen(target, now_ns);
+    if (target->restarted) {
+        TRY(end_all_threads(target));
+        TRY(forget_code(target));
+        target->list_stale = true;
+    }
+    target->restarted = false;
     find_library(target, now_ns);
     uint64_t epoch_period_ns = target->codes.reused > 0 ? CHURN_PERIOD_NS : EPOCH_PERIOD_NS;
     if (now_ns - target->epoch_ns >= epoch_period_ns) {

@@ -170,6 +170,33 @@ def test_modes(python, tmp_path):
     assert not any(line.startswith("<native>") for line in native.stdout.splitlines())
 
 
+COLLECTING = """
+import gc, os
+keep = [[i] for i in range(100000)]
+def inner(x): return sum(range(30)) + x
+def collecting(): gc.collect()
+def sorting(): sorted(range(300), key=inner)
+os.write(1, b"ready\\n")
+while True:
+    collecting()
+    for i in range(200): sorting()
+"""
+
+
+def test_what_is_no_python_frame(python, script, tmp_path):
+    """The collector is a frame on top of what called it, and C one between Python frames, where these can be seen."""
+    with Target(python, script(COLLECTING)) as target:
+        options = ["-d", "0.4", "--native", "-f", "collapsed", "--no-capture"]
+        told = strobe("attach", *options, target.pid, cwd=tmp_path)
+    assert told.returncode == harness.OK
+    stacks = {tuple(frame.split(":")[1] if ":" in frame else frame for frame in line.rsplit(" ", 1)[0].split(";"))
+              for line in told.stdout.splitlines()}  # fmt: skip
+    # Where there is no GIL, it is not known which thread collects; 3.15 says it.
+    assert (("<module>", "collecting", "<GC>") in stacks) == (not python.free_threaded or python.at_least(3, 15))
+    between = {stack[2:-1] for stack in stacks if stack[:2] == ("<module>", "sorting") and stack[-1] == "inner"}
+    assert between == {("<native>",) if python.at_least(3, 12) else ()}
+
+
 def test_threads_that_come_and_go(python, tmp_path):
     """Each is listed once, with its name, and none that was not there."""
     with Target(python, "coming.py", 25, 200) as target:
@@ -597,6 +624,27 @@ def test_help(command):
     assert result.stdout.startswith(f"Usage: strobe {command} ")
     assert max(map(len, result.stdout.splitlines())) <= 90
     assert command in strobe("--help").stdout
+
+
+def test_a_process_just_started(python, tmp_path):
+    """By a shell that has yet to become it, and before there is an interpreter."""
+    program = "import time\nend = time.thread_time() + 0.2\ndef work():\n  while time.thread_time() < end: sum(range(1000))\nwork()"
+    with subprocess.Popen(["/bin/sh", "-c", "sleep 0.02; exec \"$0\" -c \"$1\"", python.path, program]) as running:
+        told = strobe("attach", "-f", "json", "--no-capture", running.pid, cwd=tmp_path).json()
+    assert function_of(told, "work")["total_samples"] > 0
+
+
+def test_each_thread_by_itself(python, tmp_path):
+    with Target(python, "mix.py", 1000) as target:
+        target.send()
+        target.await_cpu_time(target.said["native_id"], ticks=2)
+        capture = tmp_path / "c.strobe"
+        table = strobe("attach", "-d", "0.2", "--threads", "--capture", capture, target.pid).stdout
+    heads = re.findall(r"^thread (.+) \((\d+)\)$", table, re.M)
+    names = {"native_id": "MainThread", "burner": "burner", "sleeper": "sleeper"}
+    assert sorted(heads) == sorted((name, str(target.said[key])) for key, name in names.items())
+    parts = re.split(r"^thread .+$", table, flags=re.M)[1:]
+    assert "finished.wait" in parts[heads.index(("sleeper", str(target.said["sleeper"])))]
 
 
 def test_no_such_process(tmp_path):

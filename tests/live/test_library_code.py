@@ -186,7 +186,7 @@ def test_a_native_function_has_native_time_alone(python, tmp_path):
             native_ns += is_native * record["weight_ns"]
     assert native_ns > 0.02e9 and not others
     lines = [row for file in ran.report["files"] for row in file["lines"]]
-    assert sum(row["samples"] for row in [*lines, ran.report["left_out"]]) == len(looks)
+    assert sum(row.get("samples", 0) for row in [*lines, ran.report.get("left_out", {})]) == len(looks)
     # Each amount is rounded to a tick of the capture.
     told_s = sum(row["self_cpu_s"] for row in ran.report["native_functions"])
     assert told_s == pytest.approx(native_ns / 1e9, abs=20e-6 * len(looks))

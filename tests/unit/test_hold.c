@@ -1,6 +1,7 @@
 /* Many pauses of a process whose threads are seized once. */
 #include "child.h"
 #include "process/process.h"
+#include "spinners.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -19,57 +20,7 @@
 
 #include <cmocka.h>
 
-enum { SPINNERS = 4, PAUSES = 300 };
-
-/* Shared with the child. */
-struct shared {
-    volatile uint64_t counters[SPINNERS];
-    volatile uint64_t alarms;
-    volatile uint64_t values;
-};
-
-static struct shared *shared;
-
-static int set_up(void **state) {
-    (void)state;
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return shared == MAP_FAILED;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    return munmap(shared, sizeof *shared);
-}
-
-static void *spin(void *counter) {
-    for (;;)
-        (*(volatile uint64_t *)counter)++;
-    return NULL;
-}
-
-static void spin_in_threads(void *unused) {
-    for (size_t i = 0; i < SPINNERS; i++) {
-        pthread_t thread;
-        if (pthread_create(&thread, NULL, spin, (void *)(uintptr_t)&shared->counters[i]) != 0)
-            _exit(98);
-    }
-    child_idle(unused);
-}
-
-static void *end_at_once(void *unused) {
-    return unused;
-}
-
-static void start_threads_for_ever(void *unused) {
-    (void)unused;
-    child_ready();
-    for (;;) {
-        pthread_t thread;
-        if (pthread_create(&thread, NULL, end_at_once, NULL) == 0)
-            (void)pthread_join(thread, NULL);
-        shared->counters[0]++;
-    }
-}
+enum { PAUSES = 300 };
 
 static struct process *hold_process(pid_t pid) {
     struct error error = {0};
@@ -101,7 +52,7 @@ static void await_progress(struct process *process, volatile const uint64_t *cou
 
 static void test_many_pauses(void **state) {
     (void)state;
-    pid_t pid = child_start(spin_in_threads, NULL);
+    pid_t pid = child_start(spinners_spin_in_threads, NULL);
     struct process *process = hold_process(pid);
     for (int i = 0; i < PAUSES; i++) {
         pause_process(process);
@@ -128,10 +79,10 @@ static void test_many_pauses(void **state) {
 
 static void test_threads_come_and_go(void **state) {
     (void)state;
-    pid_t pid = child_start(start_threads_for_ever, NULL);
+    pid_t pid = child_start(spinners_start_threads_for_ever, NULL);
     struct process *process = hold_process(pid);
     for (int i = 0; i < PAUSES; i++) {
-        uint64_t before = shared->counters[0];
+        uint64_t before = shared->threads_started;
         pause_process(process);
         struct system_threads threads;
         struct error error = {0};
@@ -140,7 +91,7 @@ static void test_threads_come_and_go(void **state) {
             assert_true(child_thread_state(pid, threads.items[k].tid) == 't');
         system_threads_release(&threads);
         process_resume(process);
-        await_progress(process, &shared->counters[0], before);
+        await_progress(process, &shared->threads_started, before);
     }
     process_free(process);
     child_end(pid);
@@ -149,9 +100,9 @@ static void test_threads_come_and_go(void **state) {
 static void count_signal(int number, siginfo_t *info, void *unused) {
     (void)unused;
     if (number == SIGALRM)
-        shared->alarms++;
+        shared->signals[0]++;
     else if (info->si_code == SI_QUEUE && info->si_value.sival_int == 4711)
-        shared->values++;
+        shared->signals[1]++;
 }
 
 static void take_signals(void *unused) {
@@ -180,19 +131,19 @@ static void test_signals_are_passed_on(void **state) {
         process_resume(process);
         process_serve(process);
     }
-    for (int i = 0; i < 20000 && shared->values < 2 * (uint64_t)PAUSES; i++) {
+    for (int i = 0; i < 20000 && shared->signals[1] < 2 * (uint64_t)PAUSES; i++) {
         process_serve(process);
         sleep_1ms();
     }
-    assert_int_equal(shared->values, 2 * (uint64_t)PAUSES);
-    await_progress(process, &shared->alarms, shared->alarms);
+    assert_int_equal(shared->signals[1], 2 * (uint64_t)PAUSES);
+    await_progress(process, &shared->signals[0], shared->signals[0]);
     process_free(process);
     child_end(pid);
 }
 
 static void test_job_control(void **state) {
     (void)state;
-    pid_t pid = child_start(spin_in_threads, NULL);
+    pid_t pid = child_start(spinners_spin_in_threads, NULL);
     struct process *process = hold_process(pid);
     assert_int_equal(kill(pid, SIGSTOP), 0);
     for (int i = 0; i < 50; i++) {
@@ -225,7 +176,7 @@ static void hold_and_idle(void *unused) {
 
 static void test_a_killed_holder_lets_go(void **state) {
     (void)state;
-    holders_target = child_start(spin_in_threads, NULL);
+    holders_target = child_start(spinners_spin_in_threads, NULL);
     pid_t holder = child_start(hold_and_idle, NULL);
     uint64_t before = shared->counters[0];
     child_end(holder);
@@ -280,7 +231,7 @@ static void test_an_exec_is_not_held_up(void **state) {
 /* The exit status stays for who started the process, here this program. */
 static void test_the_end(void **state) {
     (void)state;
-    pid_t pid = child_start(spin_in_threads, NULL);
+    pid_t pid = child_start(spinners_spin_in_threads, NULL);
     struct process *process = hold_process(pid);
     assert_int_equal(kill(pid, SIGTERM), 0);
     int status = 0;
@@ -303,13 +254,13 @@ static void test_the_end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_many_pauses, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_threads_come_and_go, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_signals_are_passed_on, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_job_control, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_killed_holder_lets_go, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_an_exec_is_not_held_up, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_the_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_many_pauses, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_threads_come_and_go, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_signals_are_passed_on, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_job_control, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_killed_holder_lets_go, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_an_exec_is_not_held_up, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_the_end, spinners_set_up, spinners_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

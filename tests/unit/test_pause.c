@@ -1,5 +1,6 @@
 #include "child.h"
 #include "process/process.h"
+#include "spinners.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -18,58 +19,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-enum { SPINNERS = 4 };
-
-/* Shared with the child. */
-struct shared {
-    volatile uint64_t counters[SPINNERS];
-    volatile uint64_t threads_started;
-    volatile uint64_t signals[3]; /* SIGALRM, SIGUSR1, with a wrong siginfo */
-};
-
-static struct shared *shared;
-
-static int set_up(void **state) {
-    (void)state;
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return shared == MAP_FAILED;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    return munmap(shared, sizeof *shared);
-}
-
-static void *spin(void *counter) {
-    for (;;)
-        (*(volatile uint64_t *)counter)++;
-    return NULL;
-}
-
-static void spin_in_threads(void *unused) {
-    for (size_t i = 0; i < SPINNERS; i++) {
-        pthread_t thread;
-        if (pthread_create(&thread, NULL, spin, (void *)(uintptr_t)&shared->counters[i]) != 0)
-            _exit(98);
-    }
-    child_idle(unused);
-}
-
-static void *end_at_once(void *unused) {
-    return unused;
-}
-
-static void start_threads_for_ever(void *unused) {
-    (void)unused;
-    child_ready();
-    for (;;) {
-        pthread_t thread;
-        if (pthread_create(&thread, NULL, end_at_once, NULL) == 0)
-            (void)pthread_join(thread, NULL);
-        shared->threads_started++;
-    }
-}
 
 static struct process *open_process(pid_t pid) {
     struct error error = {0};
@@ -114,7 +63,7 @@ static void expect_standstill(void) {
 
 static void test_all_threads_stand_still_and_go_on(void **state) {
     (void)state;
-    pid_t pid = child_start(spin_in_threads, NULL);
+    pid_t pid = child_start(spinners_spin_in_threads, NULL);
     struct process *process = open_process(pid);
     uint64_t from[SPINNERS] = {0};
     for (int i = 0; i < 3; i++) {
@@ -136,7 +85,7 @@ static void test_all_threads_stand_still_and_go_on(void **state) {
 
 static void test_threads_born_meanwhile_are_stopped(void **state) {
     (void)state;
-    pid_t pid = child_start(start_threads_for_ever, NULL);
+    pid_t pid = child_start(spinners_start_threads_for_ever, NULL);
     struct process *process = open_process(pid);
     for (int i = 0; i < 50; i++) {
         pause_process(process);
@@ -171,7 +120,7 @@ static void pause_and_idle(void *unused) {
 
 static void test_a_killed_pauser_lets_go(void **state) {
     (void)state;
-    pausers_target = child_start(spin_in_threads, NULL);
+    pausers_target = child_start(spinners_spin_in_threads, NULL);
     pid_t pauser = child_start(pause_and_idle, NULL);
     expect_standstill();
     uint64_t from[SPINNERS];
@@ -229,7 +178,7 @@ static void test_signals_are_neither_lost_nor_changed(void **state) {
 
 static void test_a_stopped_program_stays_stopped(void **state) {
     (void)state;
-    pid_t pid = child_start(spin_in_threads, NULL);
+    pid_t pid = child_start(spinners_spin_in_threads, NULL);
     struct process *process = open_process(pid);
     assert_int_equal(kill(pid, SIGSTOP), 0);
     assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
@@ -250,7 +199,7 @@ static void test_a_stopped_program_stays_stopped(void **state) {
 /* The other way round: the program's own stop and continuation while it is paused. */
 static void test_stop_and_continue_while_paused(void **state) {
     (void)state;
-    pid_t pid = child_start(spin_in_threads, NULL);
+    pid_t pid = child_start(spinners_spin_in_threads, NULL);
     struct process *process = open_process(pid);
     uint64_t from[SPINNERS] = {0};
     await_progress(from);
@@ -271,7 +220,7 @@ static void test_stop_and_continue_while_paused(void **state) {
 
 static void test_a_kill_while_paused_goes_through(void **state) {
     (void)state;
-    pid_t pid = child_start(spin_in_threads, NULL);
+    pid_t pid = child_start(spinners_spin_in_threads, NULL);
     struct process *process = open_process(pid);
     pause_process(process);
     assert_int_equal(kill(pid, SIGKILL), 0);
@@ -291,7 +240,7 @@ static void trace_and_idle(void *target) {
 
 static void test_refuses_a_process_under_a_debugger(void **state) {
     (void)state;
-    pid_t pid = child_start(spin_in_threads, NULL);
+    pid_t pid = child_start(spinners_spin_in_threads, NULL);
     pid_t debugger = child_start(trace_and_idle, &pid);
     struct process *process = open_process(pid);
     struct error error = {0};
@@ -345,15 +294,15 @@ static void test_a_blocked_thread_does_not_hold_up(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_all_threads_stand_still_and_go_on, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_threads_born_meanwhile_are_stopped, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_killed_pauser_lets_go, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_signals_are_neither_lost_nor_changed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_stopped_program_stays_stopped, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_stop_and_continue_while_paused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_kill_while_paused_goes_through, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refuses_a_process_under_a_debugger, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_blocked_thread_does_not_hold_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_all_threads_stand_still_and_go_on, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_threads_born_meanwhile_are_stopped, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_killed_pauser_lets_go, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_signals_are_neither_lost_nor_changed, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_stopped_program_stays_stopped, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_stop_and_continue_while_paused, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_kill_while_paused_goes_through, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_refuses_a_process_under_a_debugger, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_blocked_thread_does_not_hold_up, spinners_set_up, spinners_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
