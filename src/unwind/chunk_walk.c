@@ -80,6 +80,21 @@ static void correct_site(struct walk *walk, const struct tracked_frame *callee) 
         walk_assume_site(walk, seen->instruction_bytes);
 }
 
+/* Whether the copies of the innermost frame so far and of the frame above it, which it seems to have called, can be of
+ * two instants: an instruction seldom calls this, or the frame is another function's by now. */
+static enum status check_caller(struct walk *walk, const struct tracked_frame *callee) {
+    const struct stack_tracker *tracker = walk->tracker;
+    if (tracker->paused || !callee->shown || walk->top == SIZE_MAX || walk->top + 1 != walk->count)
+        return STATUS_OK;
+    const struct tracked_frame *caller = &tracker->stack.frames[walk->top];
+    struct seen_call by_site = describe_site(caller, callee);
+    uint64_t executable = 0;
+    if (caller->assumed || !seen_calls_is_rare(&tracker->calls, &by_site))
+        return STATUS_OK;
+    TRY(memory_read_u64(tracker->runtime->live, caller->address + walk->layout->frame.f_executable, &executable));
+    return executable == caller->executable ? STATUS_OK : STATUS_TORN;
+}
+
 /* Whether the innermost frame so far, although its copy does not say so, has called the frame above it: that is copied
  * a little later, and the caller was seen to call it before. Then it stands where it stood then. */
 static bool recall_call(struct walk *walk, const struct tracked_frame *callee, const uint8_t *bytes) {
@@ -161,6 +176,41 @@ static enum status put_popped(struct walk *walk, struct tracked_frame *callee, r
     return walk_put(walk, callee, bytes);
 }
 
+static struct lately *lately_at(const struct walk *walk, remote_addr address) {
+    return &walk->tracker->lately[(address * UINT64_C(0x9e3779b97f4a7c15) >> 32) % TRACKER_LATELY];
+}
+
+/* What stood lately where a frame has been popped (from 3.14 on nothing says what it was), if the innermost frame so
+ * far has still called that: what it has called is in its stack until it returns. */
+static bool revive(const struct walk *walk, remote_addr address, const uint8_t *bytes, uint64_t *executable) {
+    const struct lately *lately = lately_at(walk, address);
+    uint64_t called = 0;
+    if (walk->tracker->paused || frame_untag(walk->layout, *executable) != 0 || lately->address != address ||
+        walk->top == SIZE_MAX || walk->top + 1 != walk->count || walk->top_bytes == NULL ||
+        walk_top_step(walk).family != OPCODE_CALL || walk_is_running(walk, walk->top_bytes) ||
+        load_u64(bytes + walk->layout->frame.previous) != walk->tracker->stack.frames[walk->top].address)
+        return false;
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
+    if (!walk_stack_word(walk, &caller, 0, &called) || called != lately->function)
+        return false;
+    *executable = lately->executable;
+    return true;
+}
+
+/* The frame at an address of the copy; *revived when it has been popped. */
+static enum status decode(const struct walk *walk, remote_addr address, const uint8_t *bytes, struct frame *frame,
+                          uint64_t *executable) {
+    uint8_t head[FRAME_HEAD_MAX_BYTES];
+    const size_t place = walk->layout->frame.f_executable, head_bytes = frame_head_size(walk->layout);
+    *executable = load_u64(bytes + place);
+    if (head_bytes > sizeof head || !revive(walk, address, bytes, executable))
+        return frame_decode(walk->layout, address, bytes, frame);
+    memcpy(head, bytes, head_bytes);
+    memcpy(head + place, executable, sizeof *executable);
+    return frame_decode(walk->layout, address, head, frame);
+}
+
 /* Whether the frame at `address` in the copy is the next one up; then it is added. */
 static enum status climb(struct walk *walk, remote_addr address, bool *climbed) {
     const struct layout_frame *fields = &walk->layout->frame;
@@ -174,9 +224,9 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
         bool is_newest = walk->thread->datastack_chunk == walk->span->address;
         return !is_newest || address < walk->thread->datastack_top ? STATUS_TORN : STATUS_OK;
     }
-    if (frame_decode(walk->layout, address, bytes, &frame) != STATUS_OK || frame.owner != FRAME_OWNED_BY_THREAD)
+    uint64_t executable = 0;
+    if (decode(walk, address, bytes, &frame, &executable) != STATUS_OK || frame.owner != FRAME_OWNED_BY_THREAD)
         return STATUS_OK;
-    uint64_t executable = load_u64(bytes + fields->f_executable);
     enum status status = walk_resolve(walk, &frame, executable, &tracked);
     if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
         return status;
@@ -191,6 +241,7 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
         if (!may_have_entered(walk, &tracked, bytes) && !recall_call(walk, &tracked, bytes))
             return STATUS_OK;
         correct_site(walk, &tracked);
+        TRY(check_caller(walk, &tracked));
     } else {
         /* Through C, or from a generator that it runs. */
         if (walk_in_chunk(walk, frame.previous) || !tracked.shown)
@@ -200,6 +251,8 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
             return status;
     }
     *climbed = true;
+    *lately_at(walk, address) =
+        (struct lately){address, executable, frame_untag(walk->layout, load_u64(bytes + fields->f_funcobj))};
     return walk_put(walk, &tracked, bytes);
 }
 
