@@ -4,6 +4,10 @@
 
 #include <stdlib.h>
 
+/* In release builds of 3.15 a frame's stack pointer is not cleared while it runs (_PyFrame_GetStackPointer,
+ * Include/internal/pycore_interpframe.h). */
+enum { FIRST_MINOR_WITHOUT_RUNNING = 15 };
+
 static remote_addr first_frame_address(const struct walk *walk, const struct chunk_span *span) {
     /* The first chunk of a thread leaves its first word free (push_chunk, Python/pystate.c 3.11). */
     bool is_first = span == walk->tracker->copies.spans;
@@ -176,35 +180,44 @@ static enum status put_popped(struct walk *walk, struct tracked_frame *callee, r
     return walk_put(walk, callee, bytes);
 }
 
-static struct lately *lately_at(const struct walk *walk, remote_addr address) {
-    return &walk->tracker->lately[(address * UINT64_C(0x9e3779b97f4a7c15) >> 32) % TRACKER_LATELY];
+static struct seen_function *seen_function_at(const struct walk *walk, remote_addr address) {
+    uint64_t hash = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    return &walk->tracker->functions[hash % TRACKER_FUNCTIONS];
 }
 
-/* What stood lately where a frame has been popped (from 3.14 on nothing says what it was), if the innermost frame so
- * far has still called that: what it has called is in its stack until it returns. */
-static bool revive(const struct walk *walk, remote_addr address, const uint8_t *bytes, uint64_t *executable) {
-    const struct lately *lately = lately_at(walk, address);
+static void remember_function(const struct walk *walk, const uint8_t *bytes, uint64_t executable) {
+    remote_addr function = frame_untag(walk->layout, load_u64(bytes + walk->layout->frame.f_funcobj));
+    if (function != 0)
+        *seen_function_at(walk, function) = (struct seen_function){function, executable};
+}
+
+/* What a frame that has been popped ran (from 3.14 on it does not say so itself), if the innermost frame so far has
+ * still called that: what it has called is in its stack until it returns. */
+static bool revive(struct walk *walk, const uint8_t *bytes, uint64_t *executable) {
     uint64_t called = 0;
-    if (walk->tracker->paused || frame_untag(walk->layout, *executable) != 0 || lately->address != address ||
-        walk->top == SIZE_MAX || walk->top + 1 != walk->count || walk->top_bytes == NULL ||
-        walk_top_step(walk).family != OPCODE_CALL || walk_is_running(walk, walk->top_bytes) ||
+    if (walk->tracker->paused || frame_untag(walk->layout, *executable) != 0 || walk->top == SIZE_MAX ||
+        walk->top + 1 != walk->count || walk->top_bytes == NULL || walk_is_running(walk, walk->top_bytes) ||
+        walk->tracker->stack.frames[walk->top].instruction_bytes < 0 || walk_top_step(walk).family != OPCODE_CALL ||
         load_u64(bytes + walk->layout->frame.previous) != walk->tracker->stack.frames[walk->top].address)
         return false;
     const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
     struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
-    if (!walk_stack_word(walk, &caller, 0, &called) || called != lately->function)
+    if (!walk_stack_word(walk, &caller, 0, &called) || called == 0)
         return false;
-    *executable = lately->executable;
-    return true;
+    const struct seen_function *seen = seen_function_at(walk, called);
+    if (layout_minor(walk->layout) >= FIRST_MINOR_WITHOUT_RUNNING && walk_random(walk) > UINT32_MAX / 2)
+        return false;
+    *executable = seen->address == called ? seen->executable : *executable;
+    return seen->address == called;
 }
 
-/* The frame at an address of the copy; *revived when it has been popped. */
-static enum status decode(const struct walk *walk, remote_addr address, const uint8_t *bytes, struct frame *frame,
+/* The frame at an address of the copy, also if it has been popped. */
+static enum status decode(struct walk *walk, remote_addr address, const uint8_t *bytes, struct frame *frame,
                           uint64_t *executable) {
     uint8_t head[FRAME_HEAD_MAX_BYTES];
     const size_t place = walk->layout->frame.f_executable, head_bytes = frame_head_size(walk->layout);
     *executable = load_u64(bytes + place);
-    if (head_bytes > sizeof head || !revive(walk, address, bytes, executable))
+    if (head_bytes > sizeof head || !revive(walk, bytes, executable))
         return frame_decode(walk->layout, address, bytes, frame);
     memcpy(head, bytes, head_bytes);
     memcpy(head + place, executable, sizeof *executable);
@@ -213,7 +226,6 @@ static enum status decode(const struct walk *walk, remote_addr address, const ui
 
 /* Whether the frame at `address` in the copy is the next one up; then it is added. */
 static enum status climb(struct walk *walk, remote_addr address, bool *climbed) {
-    const struct layout_frame *fields = &walk->layout->frame;
     const uint8_t *bytes = walk_bytes_at(walk, address);
     struct frame frame;
     struct tracked_frame tracked;
@@ -251,8 +263,7 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
             return status;
     }
     *climbed = true;
-    *lately_at(walk, address) =
-        (struct lately){address, executable, frame_untag(walk->layout, load_u64(bytes + fields->f_funcobj))};
+    remember_function(walk, bytes, executable);
     return walk_put(walk, &tracked, bytes);
 }
 

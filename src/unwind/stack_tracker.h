@@ -23,7 +23,7 @@
 #include "unwind/seen_calls.h"
 #include "unwind/tracked_stack.h"
 
-enum { TRACKER_MAX_OUTSIDE = 32, TRACKER_MAX_AGAIN = 4, TRACKER_LATELY = 64 };
+enum { TRACKER_MAX_OUTSIDE = 32, TRACKER_MAX_AGAIN = 4, TRACKER_FUNCTIONS = 64 };
 
 /* Fields are private but for `stack` and `paused`. */
 struct stack_tracker {
@@ -56,12 +56,10 @@ struct stack_tracker {
         bool read;
     } again[TRACKER_MAX_AGAIN];
     size_t again_count;
-    /* What was last seen to run at some addresses of the chunks, and the function that it is of. */
-    struct lately {
+    struct seen_function {
         remote_addr address;
-        uint64_t executable;
-        remote_addr function;
-    } lately[TRACKER_LATELY];
+        uint64_t executable; /* its code's, as it stands in a frame */
+    } functions[TRACKER_FUNCTIONS];
     uint32_t doubted;       /* a path through frames outside that was found when it was not known */
     unsigned doubted_times; /* so often in a row */
     /* The thread runs on while it is copied, and a copy that took longer than most, because the processors contended
