@@ -104,11 +104,11 @@ static enum status reserve_pieces(struct stack_tracker *tracker, size_t count) {
  * moved to another chunk gives nonsense, and is then read anew. */
 static enum status prepare_copies(struct stack_tracker *tracker, struct thread_state *thread) {
     uint64_t size_bytes = predict_newest_bytes(tracker, thread);
-    if (size_bytes < tracker->runtime->layout.stack_chunk.data + 8 || size_bytes > MAX_CHUNK_BYTES) {
+    bool is_sound = size_bytes >= tracker->runtime->layout.stack_chunk.data + 8 && size_bytes <= MAX_CHUNK_BYTES;
+    enum status status = is_sound ? chunk_copies_follow(&tracker->copies, tracker->runtime, thread) : STATUS_TORN;
+    if (status == STATUS_TORN)
         thread->datastack_chunk = 0;
-        return STATUS_TORN;
-    }
-    TRY(chunk_copies_follow(&tracker->copies, tracker->runtime, thread));
+    TRY(status);
     TRY(chunk_copies_reserve(&tracker->copies, (size_t)size_bytes));
     TRY(reserve_pieces(tracker, tracker->copies.count + MAX_OTHER_PIECES));
     return STATUS_OK;
