@@ -75,7 +75,7 @@ static void correct_site(struct walk *walk, const struct tracked_frame *callee) 
     if (walk->tracker->paused || !callee->shown || walk->top == SIZE_MAX || walk->top + 1 != walk->count)
         return;
     const struct tracked_frame *caller = &walk->tracker->stack.frames[walk->top];
-    const struct seen_calls *calls = &walk->tracker->calls;
+    const struct seen_calls *calls = walk_calls(walk);
     struct seen_call by_site = describe_site(caller, callee), by_path = describe_call(caller, callee, false);
     if (!seen_calls_is_rare(calls, &by_site) || !seen_calls_is_rare(calls, &by_path))
         return;
@@ -93,7 +93,7 @@ static enum status check_caller(struct walk *walk, const struct tracked_frame *c
     const struct tracked_frame *caller = &tracker->stack.frames[walk->top];
     struct seen_call by_site = describe_site(caller, callee);
     uint64_t executable = 0;
-    if (caller->assumed || !seen_calls_is_rare(&tracker->calls, &by_site))
+    if (caller->assumed || !seen_calls_is_rare(walk_calls(walk), &by_site))
         return STATUS_OK;
     TRY(memory_read_u64(tracker->runtime->live, caller->address + walk->layout->frame.f_executable, &executable));
     return executable == caller->executable ? STATUS_OK : STATUS_TORN;
@@ -103,7 +103,7 @@ static enum status check_caller(struct walk *walk, const struct tracked_frame *c
  * a little later, and the caller was seen to call it before. Then it stands where it stood then. */
 static bool recall_call(struct walk *walk, const struct tracked_frame *callee, const uint8_t *bytes) {
     const struct tracked_frame *caller = &walk->tracker->stack.frames[walk->top];
-    const struct seen_calls *calls = &walk->tracker->calls;
+    const struct seen_calls *calls = walk_calls(walk);
     if (walk->tracker->paused || !callee->shown || walk->top + 1 != walk->count)
         return false;
     if (layout_has(walk->layout->frame.stacktop) && !walk_is_running(walk, bytes))
@@ -121,7 +121,7 @@ static bool recall_call(struct walk *walk, const struct tracked_frame *callee, c
 
 static bool is_known_call(const struct walk *walk, const struct tracked_frame *caller,
                           const struct tracked_frame *callee) {
-    const struct seen_calls *calls = &walk->tracker->calls;
+    const struct seen_calls *calls = walk_calls(walk);
     struct seen_call by_path = describe_call(caller, callee, false), by_any = describe_call(caller, callee, true);
     return seen_calls_knows(calls, &by_path, true) || (!walk->tracker->slow && seen_calls_knows(calls, &by_any, true));
 }
@@ -359,16 +359,16 @@ static bool check_paths(const struct walk *walk) {
         const struct tracked_frame *caller = i > 0 ? &frames[i - 1] : NULL;
         struct seen_call call = {.key = frames[i].call,
                                  .instruction_bytes = caller != NULL ? caller->instruction_bytes : 0};
-        known = known && seen_calls_knows(&tracker->calls, &call, true);
+        known = known && seen_calls_knows(walk_calls(walk), &call, true);
         if (tracker->slow || frames[i].assumed || (caller != NULL && caller->assumed))
             continue;
-        seen_calls_note(&tracker->calls, &call, true);
+        seen_calls_note(walk_calls(walk), &call, true);
         if (caller == NULL || caller->code == NULL || frames[i].code == NULL)
             continue;
         call = describe_call(caller, &frames[i], true);
-        seen_calls_note(&tracker->calls, &call, true);
+        seen_calls_note(walk_calls(walk), &call, true);
         call = describe_site(caller, &frames[i]);
-        seen_calls_note(&tracker->calls, &call, true);
+        seen_calls_note(walk_calls(walk), &call, true);
     }
     return known || !tracker->slow;
 }

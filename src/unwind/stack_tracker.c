@@ -29,7 +29,7 @@ void stack_tracker_init(struct stack_tracker *tracker, struct runtime *runtime, 
 void stack_tracker_release(struct stack_tracker *tracker) {
     tracked_stack_release(&tracker->stack);
     chunk_copies_release(&tracker->copies);
-    seen_calls_release(&tracker->calls);
+    seen_calls_release(&tracker->own_calls);
     free(tracker->outside);
     free(tracker->pieces);
     *tracker = (struct stack_tracker){0};
@@ -47,7 +47,8 @@ static void clear_stack(struct stack_tracker *tracker) {
 
 void stack_tracker_forget(struct stack_tracker *tracker) {
     clear_stack(tracker);
-    seen_calls_release(&tracker->calls);
+    memset(tracker->functions, 0, sizeof tracker->functions);
+    seen_calls_release(&tracker->own_calls);
 }
 
 /* The bytes of the newest chunk that are worth reading: up to where the stack reached in one of the last looks, and
