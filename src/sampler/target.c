@@ -49,6 +49,7 @@ struct target {
     struct memory_meter objects;
     struct runtime runtime;
     struct code_cache codes;
+    struct seen_calls calls; /* of all threads */
     struct sample_counters counters;
     struct interp *interps;
     size_t interp_count;
@@ -209,6 +210,7 @@ enum status target_close(struct target *target) {
     enum status ended = STATUS_OK;
     if (target->started)
         ended = target->sink->process_ended(target->sink, &target->sampled, &target->counters);
+    seen_calls_release(&target->calls);
     code_cache_release(&target->codes);
     memory_pages_release(&target->pages);
     arena_release(&target->names);
@@ -340,6 +342,7 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
         return STATUS_FAILED;
     thread->state = *state;
     stack_tracker_init(&thread->tracker, &target->runtime, &target->codes);
+    thread->tracker.calls = &target->calls;
     linked_tracker_init(&thread->linked, &target->runtime, &target->codes);
     thread->interp = listing->interp->address;
     thread->listed = true;
@@ -471,6 +474,7 @@ static enum status forget_code(struct target *target) {
         linked_tracker_forget(&target->threads[i]->linked);
         target->threads[i]->has_stack = false;
     }
+    seen_calls_release(&target->calls);
     code_cache_release(&target->codes);
     memory_pages_clear(&target->pages);
     return STATUS_OK;

@@ -4,6 +4,10 @@
 
 #include <stdlib.h>
 
+/* In release builds of 3.15 a frame's stack pointer is not cleared while it runs (_PyFrame_GetStackPointer,
+ * Include/internal/pycore_interpframe.h). */
+enum { FIRST_MINOR_WITHOUT_RUNNING = 15 };
+
 static remote_addr first_frame_address(const struct walk *walk, const struct chunk_span *span) {
     /* The first chunk of a thread leaves its first word free (push_chunk, Python/pystate.c 3.11). */
     bool is_first = span == walk->tracker->copies.spans;
@@ -71,7 +75,7 @@ static void correct_site(struct walk *walk, const struct tracked_frame *callee) 
     if (walk->tracker->paused || !callee->shown || walk->top == SIZE_MAX || walk->top + 1 != walk->count)
         return;
     const struct tracked_frame *caller = &walk->tracker->stack.frames[walk->top];
-    const struct seen_calls *calls = &walk->tracker->calls;
+    const struct seen_calls *calls = walk_calls(walk);
     struct seen_call by_site = describe_site(caller, callee), by_path = describe_call(caller, callee, false);
     if (!seen_calls_is_rare(calls, &by_site) || !seen_calls_is_rare(calls, &by_path))
         return;
@@ -80,11 +84,26 @@ static void correct_site(struct walk *walk, const struct tracked_frame *callee) 
         walk_assume_site(walk, seen->instruction_bytes);
 }
 
+/* Whether the copies of the innermost frame so far and of the frame above it, which it seems to have called, can be of
+ * two instants: an instruction seldom calls this, or the frame is another function's by now. */
+static enum status check_caller(struct walk *walk, const struct tracked_frame *callee) {
+    const struct stack_tracker *tracker = walk->tracker;
+    if (tracker->paused || !callee->shown || walk->top == SIZE_MAX || walk->top + 1 != walk->count)
+        return STATUS_OK;
+    const struct tracked_frame *caller = &tracker->stack.frames[walk->top];
+    struct seen_call by_site = describe_site(caller, callee);
+    uint64_t executable = 0;
+    if (caller->assumed || !seen_calls_is_rare(walk_calls(walk), &by_site))
+        return STATUS_OK;
+    TRY(memory_read_u64(tracker->runtime->live, caller->address + walk->layout->frame.f_executable, &executable));
+    return executable == caller->executable ? STATUS_OK : STATUS_TORN;
+}
+
 /* Whether the innermost frame so far, although its copy does not say so, has called the frame above it: that is copied
  * a little later, and the caller was seen to call it before. Then it stands where it stood then. */
 static bool recall_call(struct walk *walk, const struct tracked_frame *callee, const uint8_t *bytes) {
     const struct tracked_frame *caller = &walk->tracker->stack.frames[walk->top];
-    const struct seen_calls *calls = &walk->tracker->calls;
+    const struct seen_calls *calls = walk_calls(walk);
     if (walk->tracker->paused || !callee->shown || walk->top + 1 != walk->count)
         return false;
     if (layout_has(walk->layout->frame.stacktop) && !walk_is_running(walk, bytes))
@@ -102,7 +121,7 @@ static bool recall_call(struct walk *walk, const struct tracked_frame *callee, c
 
 static bool is_known_call(const struct walk *walk, const struct tracked_frame *caller,
                           const struct tracked_frame *callee) {
-    const struct seen_calls *calls = &walk->tracker->calls;
+    const struct seen_calls *calls = walk_calls(walk);
     struct seen_call by_path = describe_call(caller, callee, false), by_any = describe_call(caller, callee, true);
     return seen_calls_knows(calls, &by_path, true) || (!walk->tracker->slow && seen_calls_knows(calls, &by_any, true));
 }
@@ -161,9 +180,52 @@ static enum status put_popped(struct walk *walk, struct tracked_frame *callee, r
     return walk_put(walk, callee, bytes);
 }
 
+static struct seen_function *seen_function_at(const struct walk *walk, remote_addr address) {
+    uint64_t hash = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    return &walk->tracker->functions[hash % TRACKER_FUNCTIONS];
+}
+
+static void remember_function(const struct walk *walk, const uint8_t *bytes, uint64_t executable) {
+    remote_addr function = frame_untag(walk->layout, load_u64(bytes + walk->layout->frame.f_funcobj));
+    if (function != 0)
+        *seen_function_at(walk, function) = (struct seen_function){function, executable};
+}
+
+/* What a frame that has been popped ran (from 3.14 on it does not say so itself), if the innermost frame so far has
+ * still called that: what it has called is in its stack until it returns. */
+static bool revive(struct walk *walk, const uint8_t *bytes, uint64_t *executable) {
+    uint64_t called = 0;
+    if (walk->tracker->paused || frame_untag(walk->layout, *executable) != 0 || walk->top == SIZE_MAX ||
+        walk->top + 1 != walk->count || walk->top_bytes == NULL || walk_is_running(walk, walk->top_bytes) ||
+        walk->tracker->stack.frames[walk->top].instruction_bytes < 0 || walk_top_step(walk).family != OPCODE_CALL ||
+        load_u64(bytes + walk->layout->frame.previous) != walk->tracker->stack.frames[walk->top].address)
+        return false;
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
+    if (!walk_stack_word(walk, &caller, 0, &called) || called == 0)
+        return false;
+    const struct seen_function *seen = seen_function_at(walk, called);
+    if (layout_minor(walk->layout) >= FIRST_MINOR_WITHOUT_RUNNING && walk_random(walk) > UINT32_MAX / 2)
+        return false;
+    *executable = seen->address == called ? seen->executable : *executable;
+    return seen->address == called;
+}
+
+/* The frame at an address of the copy, also if it has been popped. */
+static enum status decode(struct walk *walk, remote_addr address, const uint8_t *bytes, struct frame *frame,
+                          uint64_t *executable) {
+    uint8_t head[FRAME_HEAD_MAX_BYTES];
+    const size_t place = walk->layout->frame.f_executable, head_bytes = frame_head_size(walk->layout);
+    *executable = load_u64(bytes + place);
+    if (head_bytes > sizeof head || !revive(walk, bytes, executable))
+        return frame_decode(walk->layout, address, bytes, frame);
+    memcpy(head, bytes, head_bytes);
+    memcpy(head + place, executable, sizeof *executable);
+    return frame_decode(walk->layout, address, head, frame);
+}
+
 /* Whether the frame at `address` in the copy is the next one up; then it is added. */
 static enum status climb(struct walk *walk, remote_addr address, bool *climbed) {
-    const struct layout_frame *fields = &walk->layout->frame;
     const uint8_t *bytes = walk_bytes_at(walk, address);
     struct frame frame;
     struct tracked_frame tracked;
@@ -174,9 +236,9 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
         bool is_newest = walk->thread->datastack_chunk == walk->span->address;
         return !is_newest || address < walk->thread->datastack_top ? STATUS_TORN : STATUS_OK;
     }
-    if (frame_decode(walk->layout, address, bytes, &frame) != STATUS_OK || frame.owner != FRAME_OWNED_BY_THREAD)
+    uint64_t executable = 0;
+    if (decode(walk, address, bytes, &frame, &executable) != STATUS_OK || frame.owner != FRAME_OWNED_BY_THREAD)
         return STATUS_OK;
-    uint64_t executable = load_u64(bytes + fields->f_executable);
     enum status status = walk_resolve(walk, &frame, executable, &tracked);
     if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
         return status;
@@ -191,6 +253,7 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
         if (!may_have_entered(walk, &tracked, bytes) && !recall_call(walk, &tracked, bytes))
             return STATUS_OK;
         correct_site(walk, &tracked);
+        TRY(check_caller(walk, &tracked));
     } else {
         /* Through C, or from a generator that it runs. */
         if (walk_in_chunk(walk, frame.previous) || !tracked.shown)
@@ -200,6 +263,7 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
             return status;
     }
     *climbed = true;
+    remember_function(walk, bytes, executable);
     return walk_put(walk, &tracked, bytes);
 }
 
@@ -295,16 +359,16 @@ static bool check_paths(const struct walk *walk) {
         const struct tracked_frame *caller = i > 0 ? &frames[i - 1] : NULL;
         struct seen_call call = {.key = frames[i].call,
                                  .instruction_bytes = caller != NULL ? caller->instruction_bytes : 0};
-        known = known && seen_calls_knows(&tracker->calls, &call, true);
+        known = known && seen_calls_knows(walk_calls(walk), &call, true);
         if (tracker->slow || frames[i].assumed || (caller != NULL && caller->assumed))
             continue;
-        seen_calls_note(&tracker->calls, &call, true);
+        seen_calls_note(walk_calls(walk), &call, true);
         if (caller == NULL || caller->code == NULL || frames[i].code == NULL)
             continue;
         call = describe_call(caller, &frames[i], true);
-        seen_calls_note(&tracker->calls, &call, true);
+        seen_calls_note(walk_calls(walk), &call, true);
         call = describe_site(caller, &frames[i]);
-        seen_calls_note(&tracker->calls, &call, true);
+        seen_calls_note(walk_calls(walk), &call, true);
     }
     return known || !tracker->slow;
 }

@@ -176,15 +176,15 @@ static enum status judge_links(struct walk *walk, size_t first, bool late, const
     struct stack_tracker *tracker = walk->tracker;
     struct call_link links[SEEN_CALLS_MAX_LINKS];
     struct seen_call call = describe(walk, first, callee, links);
-    bool sure = still_runs(walk, late), known = seen_calls_knows(&tracker->calls, &call, callee != NULL);
+    bool sure = still_runs(walk, late), known = seen_calls_knows(walk_calls(walk), &call, callee != NULL);
     if (sure && !tracker->slow)
-        seen_calls_note(&tracker->calls, &call, callee != NULL);
+        seen_calls_note(walk_calls(walk), &call, callee != NULL);
     if (known || tracker->paused)
         return STATUS_OK;
     enum status status = STATUS_NOT_FOUND;
     if (sure)
         status = check_often(walk, callee);
-    else if (seen_calls_recall_at(&tracker->calls, call.key, call.instruction_bytes, false, 0) == NULL)
+    else if (seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, 0) == NULL)
         status = STATUS_TORN;
     if (status == STATUS_TORN)
         remember_runner(walk);
@@ -212,13 +212,13 @@ enum status outside_link(struct walk *walk, remote_addr address, const struct tr
     if (status != STATUS_NOT_FOUND)
         return status;
     const struct seen_call *call =
-        seen_calls_recall(&walk->tracker->calls, key_of(walk, callee), site_of(walk), true, walk_random(walk));
+        seen_calls_recall(walk_calls(walk), key_of(walk, callee), site_of(walk), true, walk_random(walk));
     return call != NULL ? put_seen(walk, call) : STATUS_TORN;
 }
 
 enum status outside_recall(struct walk *walk, const struct tracked_frame *callee) {
     const struct seen_call *call =
-        seen_calls_recall_at(&walk->tracker->calls, key_of(walk, callee), site_of(walk), true, walk_random(walk));
+        seen_calls_recall_at(walk_calls(walk), key_of(walk, callee), site_of(walk), true, walk_random(walk));
     /* A frame that resumes a generator itself has saved the extent of its stack. One that calls C need not have. */
     if (call == NULL || (call->links[0].code != NULL && walk_is_running(walk, walk->top_bytes)))
         return STATUS_NOT_FOUND;
@@ -281,7 +281,7 @@ static enum status climb_generators(struct walk *walk, remote_addr generator) {
         return status;
     walk->count = first;
     const struct seen_call *seen =
-        seen_calls_recall_at(&walk->tracker->calls, key_of(walk, NULL), site_of(walk), true, walk_random(walk));
+        seen_calls_recall_at(walk_calls(walk), key_of(walk, NULL), site_of(walk), true, walk_random(walk));
     return seen != NULL ? put_seen(walk, seen) : STATUS_NOT_FOUND;
 }
 
@@ -294,7 +294,7 @@ static remote_addr iterated_by_top(const struct walk *walk) {
 enum status outside_climb(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
     struct seen_call call = {.key = key_of(walk, NULL), .instruction_bytes = site_of(walk)};
-    if (!walk->thread_known && !tracker->paused && seen_calls_is_plain(&tracker->calls, &call) &&
+    if (!walk->thread_known && !tracker->paused && seen_calls_is_plain(walk_calls(walk), &call) &&
         (walk_random(walk) >> 16) % CHECK_PERIOD != 0)
         return STATUS_OK;
     remote_addr generator = walk->top != SIZE_MAX && !tracker->paused ? iterated_by_top(walk) : 0;
@@ -307,7 +307,7 @@ enum status outside_climb(struct walk *walk) {
     remote_addr innermost = walk->thread->frame;
     if (walk->top != SIZE_MAX && innermost == tracker->stack.frames[walk->top].address) {
         if (!tracker->slow)
-            seen_calls_note(&tracker->calls, &call, false);
+            seen_calls_note(walk_calls(walk), &call, false);
         return STATUS_OK;
     }
     bool outside = innermost != 0 && !walk_in_chunk(walk, innermost);
@@ -316,7 +316,7 @@ enum status outside_climb(struct walk *walk) {
         return status;
     /* The thread has gone on since the chunks were copied. */
     const struct seen_call *seen =
-        seen_calls_recall_at(&tracker->calls, call.key, call.instruction_bytes, outside, walk_random(walk));
+        seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, outside, walk_random(walk));
     if (seen != NULL)
         return put_seen(walk, seen);
     return may_run_generator(walk) ? STATUS_TORN : STATUS_OK;

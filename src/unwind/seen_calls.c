@@ -5,7 +5,7 @@
 
 enum {
     /* Calls of one key share a set; so do calls of some others. */
-    SETS = 256,
+    SETS = 512,
     WAYS = 8,
     TRUSTED_TIMES = 2,
     OFTEN_TIMES = 16,

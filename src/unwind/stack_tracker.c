@@ -29,7 +29,7 @@ void stack_tracker_init(struct stack_tracker *tracker, struct runtime *runtime, 
 void stack_tracker_release(struct stack_tracker *tracker) {
     tracked_stack_release(&tracker->stack);
     chunk_copies_release(&tracker->copies);
-    seen_calls_release(&tracker->calls);
+    seen_calls_release(&tracker->own_calls);
     free(tracker->outside);
     free(tracker->pieces);
     *tracker = (struct stack_tracker){0};
@@ -47,7 +47,8 @@ static void clear_stack(struct stack_tracker *tracker) {
 
 void stack_tracker_forget(struct stack_tracker *tracker) {
     clear_stack(tracker);
-    seen_calls_release(&tracker->calls);
+    memset(tracker->functions, 0, sizeof tracker->functions);
+    seen_calls_release(&tracker->own_calls);
 }
 
 /* The bytes of the newest chunk that are worth reading: up to where the stack reached in one of the last looks, and
@@ -104,11 +105,11 @@ static enum status reserve_pieces(struct stack_tracker *tracker, size_t count) {
  * moved to another chunk gives nonsense, and is then read anew. */
 static enum status prepare_copies(struct stack_tracker *tracker, struct thread_state *thread) {
     uint64_t size_bytes = predict_newest_bytes(tracker, thread);
-    if (size_bytes < tracker->runtime->layout.stack_chunk.data + 8 || size_bytes > MAX_CHUNK_BYTES) {
+    bool is_sound = size_bytes >= tracker->runtime->layout.stack_chunk.data + 8 && size_bytes <= MAX_CHUNK_BYTES;
+    enum status status = is_sound ? chunk_copies_follow(&tracker->copies, tracker->runtime, thread) : STATUS_TORN;
+    if (status == STATUS_TORN)
         thread->datastack_chunk = 0;
-        return STATUS_TORN;
-    }
-    TRY(chunk_copies_follow(&tracker->copies, tracker->runtime, thread));
+    TRY(status);
     TRY(chunk_copies_reserve(&tracker->copies, (size_t)size_bytes));
     TRY(reserve_pieces(tracker, tracker->copies.count + MAX_OTHER_PIECES));
     return STATUS_OK;

@@ -23,9 +23,9 @@
 #include "unwind/seen_calls.h"
 #include "unwind/tracked_stack.h"
 
-enum { TRACKER_MAX_OUTSIDE = 32, TRACKER_MAX_AGAIN = 4 };
+enum { TRACKER_MAX_OUTSIDE = 32, TRACKER_MAX_AGAIN = 4, TRACKER_FUNCTIONS = 64 };
 
-/* Fields are private but for `stack` and `paused`. */
+/* Fields are private but for `stack`, `paused` and `calls`. */
 struct stack_tracker {
     struct runtime *runtime;  /* borrowed */
     struct code_cache *codes; /* borrowed */
@@ -56,6 +56,10 @@ struct stack_tracker {
         bool read;
     } again[TRACKER_MAX_AGAIN];
     size_t again_count;
+    struct seen_function {
+        remote_addr address;
+        uint64_t executable; /* its code's, as it stands in a frame */
+    } functions[TRACKER_FUNCTIONS];
     uint32_t doubted;       /* a path through frames outside that was found when it was not known */
     unsigned doubted_times; /* so often in a row */
     /* The thread runs on while it is copied, and a copy that took longer than most, because the processors contended
@@ -64,7 +68,8 @@ struct stack_tracker {
     uint64_t usual_ticks; /* how long a copy takes: their median, about */
     bool slow;            /* the last one took longer */
     uint32_t random;
-    struct seen_calls calls; /* in quick ones */
+    struct seen_calls own_calls; /* in quick ones */
+    struct seen_calls *calls;    /* borrowed: set by the owner, who has several threads of the same code; or NULL */
 };
 
 /* Whether stacks of this runtime can be tracked; those of 3.8 to 3.10 cannot. */

@@ -29,6 +29,12 @@ struct caller {
     size_t size_bytes;
 };
 
+/* What is remembered of calls. */
+static inline struct seen_calls *walk_calls(const struct walk *walk) {
+    struct stack_tracker *tracker = walk->tracker;
+    return tracker->calls != NULL ? tracker->calls : &tracker->own_calls;
+}
+
 static inline int32_t walk_stacktop(const struct walk *walk, const uint8_t *bytes) {
     return load_i32(bytes + walk->layout->frame.stacktop);
 }
