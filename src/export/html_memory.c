@@ -72,6 +72,8 @@ static void put_process(struct json_stream *json, const struct profile *profile,
     json_stream_unsigned(json, memory->peak_ns);
     json_stream_key(json, "end");
     json_stream_unsigned(json, memory->footprint_bytes);
+    json_stream_key(json, "resident");
+    json_stream_unsigned(json, memory->resident_bytes);
     json_stream_key(json, "inherited");
     json_stream_unsigned(json, memory->inherited_bytes);
     json_stream_key(json, "stride");

@@ -14,7 +14,7 @@ enum {
     QUARTERS = 4,
 };
 /* It must be there for this part of the process's life. */
-static const double MIN_LIFE = 0.6;
+static const double MIN_LIFE = 0.5;
 /* One in 2000 sequences without a trend has one of so many standard deviations. */
 static const double MIN_TREND = 3.3;
 static const double MIN_LIKELIHOOD = 0.75;

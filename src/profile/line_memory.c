@@ -208,8 +208,9 @@ static enum status make_timeline(const struct lines *lines, const struct line *l
     enum status status = collect_turns(lines, line, &turns);
     if (status == STATUS_OK)
         status = put_turns(&turns, timeline);
-    if (status == STATUS_OK)
-        status = series_add(timeline, lines->watch->spans[line->process].last_ns, last);
+    uint64_t end_ns = lines->watch->spans[line->process].last_ns;
+    if (status == STATUS_OK && (timeline->count == 0 || timeline->points[timeline->count - 1].time_ns < end_ns))
+        status = series_add(timeline, end_ns, last);
     series_reduce(timeline);
     free(turns.items);
     return status;

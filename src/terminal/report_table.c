@@ -110,6 +110,18 @@ static enum status put_memory(struct report_writer *writer) {
 
 enum { LEAKS_SHOWN = 5 };
 
+/* Where there is room for it. */
+static enum status append_survivors(struct report_writer *writer, const struct leak *leak) {
+    size_t width = writer->options->width;
+    buffer_clear(&writer->scratch);
+    TRY(buffer_append_text(&writer->scratch, " in "));
+    TRY(cell_append_count(&writer->scratch, leak->survivors));
+    TRY(buffer_append_format(&writer->scratch, " blocks, half of it for %.1f s", leak->verdict.age_s));
+    if (width > 0 && writer->row.size_bytes + writer->scratch.size_bytes > width)
+        return STATUS_OK;
+    return buffer_append(&writer->row, writer->scratch.data, writer->scratch.size_bytes);
+}
+
 /* Lines that hold more and more, fastest first. */
 static enum status put_leaks(struct report_writer *writer) {
     const struct line_memory *memory = &writer->attribution.memory;
@@ -122,6 +134,7 @@ static enum status put_leaks(struct report_writer *writer) {
         TRY(buffer_append_format(&writer->row, " more each second (%.0f%%), ", leak->verdict.likelihood * 100));
         TRY(cell_append_amount(&writer->row, leak->live_bytes, UNIT_BYTES, 0));
         TRY(buffer_append_text(&writer->row, " live"));
+        TRY(append_survivors(writer, leak));
         report_put_row(writer);
     }
     if (memory->leak_count > LEAKS_SHOWN) {

@@ -25,7 +25,7 @@ class Figures {
   /** How far an amount may be from the truth in 19 of 20 cases. */
   margin(measure, key) {
     const variances = this.variances[measure];
-    return variances ? 1.96 * 1024 * Math.sqrt(variances[key]) : 0;
+    return variances ? marginOf(this.self[measure][key], variances[key]) : 0;
   }
 }
 

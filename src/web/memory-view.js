@@ -54,8 +54,9 @@ class MemoryView {
     return line > 0 ? `${format.base(file)}:${line}` : format.base(file);
   }
 
-  #showFacts({peak, peakTime, end, inherited, stride, lost}) {
+  #showFacts({peak, peakTime, end, resident, inherited, stride, lost}) {
     const facts = [`peak ${format.bytes(peak)} after ${format.time(peakTime)}`, `${format.bytes(end)} at the end`];
+    if (resident > 0) facts.push(`at most ${format.bytes(resident)} in RAM`);
     if (inherited > 0) facts.push(`${format.bytes(inherited)} inherited from its parent`);
     if (stride > 1) facts.push(`lines sampled each ${format.bytes(stride)} on average`);
     if (lost > 0) facts.push(`${format.amount(lost, "count")} samples lost`);
@@ -120,7 +121,7 @@ class MemoryView {
     const rows = keys.slice(0, PEAK_ROWS).map((key) => {
       const frame = model.fileLineFrame[key];
       const place = {file: model.paths[model.functionFile[model.frameFunction[frame]]], line: model.frameLine[frame]};
-      const margin = variances ? 1.96 * 1024 * Math.sqrt(variances[key]) : 0;
+      const margin = variances ? marginOf(peak[key], variances[key]) : 0;
       return [margin > 0 ? format.bytesWithin(peak[key], margin) : format.bytes(peak[key]), format.percent(peak[key], whole),
         allocated?.[key] ? format.bytes(allocated[key]) : "", live?.[key] ? format.bytes(live[key]) : "", this.#placeButton(place), this.#sourceOf(place)];
     });

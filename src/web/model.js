@@ -10,7 +10,7 @@
 // data.threads              [{name, process}]
 // data.entries              {thread: [thread], stack: [stack], values: [per measure: [amount]],
 //                            variances: [per measure: [KiB²], of what is sampled, or null]}
-// data.memory               [{process, peak, peakTime, end, inherited, stride, lost, time: [ns], bytes: [footprint],
+// data.memory               [{process, peak, peakTime, end, resident, inherited, stride, lost, time: [ns], bytes: [footprint],
 //                            lines: [{file, line, function, most, time, bytes}], leaks: [{file, line, function, likelihood,
 //                            rate (bytes/s), age (s), live, survivors, rises}]}]: paths of files; absent where it was not taken
 // data.sources              {file number: {first: [line], text: [[line, …]]}}: runs of source lines
@@ -23,6 +23,13 @@ const CLASS_HIDDEN = 0;
 const CLASS_NATIVE = 1;
 const CLASS_LIBRARY = 2;
 const CLASS_USER = 3;
+
+/** How far a sampled amount may be from the truth in 19 of 20 cases: profile_margin of src/profile. */
+function marginOf(bytes, variance) {
+  if (!variance) return 0;
+  const one = bytes > 0 ? (1.96 * variance) / (bytes / 1024) : 0;
+  return 1.96 * 1024 * Math.sqrt(variance + one * one);
+}
 
 class Model {
   constructor(data) {

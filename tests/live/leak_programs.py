@@ -11,7 +11,7 @@ def steps(pause=0.02):
     start = time.monotonic()
     # Of a process's life its start is a small part, also on a busy machine.
     started = float(open('/proc/self/stat').read().rpartition(')')[2].split()[19]) / os.sysconf('SC_CLK_TCK')
-    seconds = max({SECONDS}, 4 * (time.clock_gettime(time.CLOCK_BOOTTIME) - started))
+    seconds = max({SECONDS}, 6 * (time.clock_gettime(time.CLOCK_BOOTTIME) - started))
     while time.monotonic() - start < seconds:
         yield (time.monotonic() - start) / seconds
         time.sleep(pause)
