@@ -13,6 +13,7 @@
 #endif
 
 static const uint64_t NS_PER_S = UINT64_C(1000000000);
+static const uint64_t NS_PER_US = 1000;
 
 static uint64_t read_clock(clockid_t clock) {
     struct timespec time = {0};
@@ -32,14 +33,19 @@ static uint64_t microseconds(struct timeval time) {
     return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
 }
 
-struct clock_times clock_read(void) {
+/* User and system time are the CPU time in two parts (cputime_adjust, kernel/sched/cputime.c, Linux 6.1), as the last tick
+ * left it. */
+struct clock_times clock_read_at_tick(void) {
     struct rusage usage = {0};
     getrusage(RUSAGE_THREAD, &usage);
-    return (struct clock_times){
-        .cpu_ns = clock_cpu_ns(),
-        .user_us = microseconds(usage.ru_utime),
-        .system_us = microseconds(usage.ru_stime),
-    };
+    uint64_t user_us = microseconds(usage.ru_utime), system_us = microseconds(usage.ru_stime);
+    return (struct clock_times){(user_us + system_us) * NS_PER_US, user_us, system_us};
+}
+
+struct clock_times clock_read(void) {
+    struct clock_times times = clock_read_at_tick();
+    times.cpu_ns = clock_cpu_ns();
+    return times;
 }
 
 /* A number that is as good as any other (splitmix64's last steps). */

@@ -113,7 +113,7 @@ void handler_take_sample(struct agent_thread *thread, const siginfo_t *info, con
         thread->missed += 1 + (uint32_t)info->si_overrun;
         return;
     }
-    struct clock_times times = clock_read();
+    struct clock_times times = clock_read_at_tick();
     bool paused = atomic_load_explicit(&agent_region()->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE;
     struct machine_registers registers = machine_read_registers(context);
     if (!paused)
