@@ -3,6 +3,7 @@
 #include "sampler/cpu_split.h"
 
 #include "cpython/layout.h"
+#include "own_stack.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -39,7 +40,7 @@ static void take_sample(int number, siginfo_t *info, void *argument) {
     sample.return_register = context->uc_mcontext.regs[30];
 #endif
     sample.stack_words = WIRE_SAMPLE_MAX_STACK_WORDS;
-    memcpy(words, (void *)sample.stack_pointer, sizeof words);
+    copy_own_stack(words, sample.stack_pointer, WIRE_SAMPLE_MAX_STACK_WORDS);
 }
 
 /* No call may be a function's last, or its frame is gone. */

@@ -3,6 +3,7 @@
 
 #include "elf/symbol_table.h"
 #include "elf/unwind_table.h"
+#include "own_stack.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -86,7 +87,7 @@ static void on_signal(int number, siginfo_t *info, void *argument) {
     seen.stack.words_address = seen.stack.stack_pointer;
     seen.stack.words = seen.words;
     seen.stack.word_count = count < WORDS_MAX ? count : WORDS_MAX;
-    memcpy(seen.words, (void *)seen.stack.stack_pointer, seen.stack.word_count * sizeof seen.words[0]);
+    copy_own_stack(seen.words, seen.stack.stack_pointer, seen.stack.word_count);
     seen.truth_count = backtrace(seen.truth, DEPTH_MAX);
 }
 
