@@ -12,7 +12,8 @@ int main(int argc, char **argv) {
         return 2;
     /* As programs do, long before. */
     setlocale(LC_ALL, "");
-    void *volatile kept = malloc(30000001);
+    static void *volatile kept;
+    kept = malloc(30000001);
     void *library = dlopen(argv[1], RTLD_NOW | (strcmp(argv[2], "local") == 0 ? RTLD_LOCAL : RTLD_GLOBAL));
     void *symbol = library != NULL ? dlsym(library, "Py_BytesMain") : NULL;
     if (symbol == NULL) {
