@@ -73,7 +73,7 @@ def report_of(python, code, path, *options, env=None):
 
 def rows_of(report, path):
     lines = {number: line.rpartition("#")[2] for number, line in enumerate(path.read_text().split("\n"), 1)}
-    return {lines[row["line"]]: row for file in report["files"] if file["path"] == str(path) for row in file["lines"]}
+    return {lines[row["line"]]: row for file in report["files"] if file["path"] == str(path) for row in file["lines"] if row["line"]}
 
 
 def deviation(expected, stride=STRIDE):
