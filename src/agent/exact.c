@@ -9,7 +9,13 @@
 
 #include <sys/mman.h>
 
-enum { CELLS_IN_PAGE = 512, PAGES = BLOCKS_MAX_SITES / CELLS_IN_PAGE, ORPHANS = 1024, ORPHAN_SITE_SHIFT = 42 };
+enum {
+    CELLS_IN_PAGE = 512,
+    PAGES = BLOCKS_MAX_SITES / CELLS_IN_PAGE,
+    ORPHANS = 1024,
+    ORPHAN_SITE_SHIFT = 42,
+    RETRY_BLOCKS = 4096, /* a thread that has no ring asks again after so many */
+};
 
 /* What a thread has done with a site's blocks since it last said so. What lives of it is what was allocated and is not
  * gone; a block that moves from one site to another as it grows is gone there, and here less is gone. */
@@ -35,7 +41,7 @@ struct memo {
     struct cell *cell;
     uint32_t deaths; /* of code objects, until then */
     uint32_t count;
-    struct {
+    struct memo_caller {
         uint64_t frame, place;
     } callers[MEMO_CALLERS];
 };
@@ -94,9 +100,14 @@ static struct exact_thread *exact_of(struct agent_thread *thread) {
 }
 
 static struct exact_thread *own_exact(void) {
+    static __thread uint32_t refused __attribute__((tls_model("initial-exec")));
     struct agent_thread *thread = threads_current();
-    if (thread == NULL)
-        thread = threads_adopt();
+    if (thread == NULL && refused > 0) {
+        refused--;
+        return NULL;
+    }
+    if (thread == NULL && (thread = threads_adopt()) == NULL)
+        refused = RETRY_BLOCKS;
     return thread != NULL ? exact_of(thread) : NULL;
 }
 
@@ -194,6 +205,7 @@ void exact_note_given(struct wire_region *region, const struct heap_block *block
     struct cell *cell = exact != NULL ? find_cell(exact) : NULL;
     if (cell == NULL || block->size_bytes >> ORPHAN_SITE_SHIFT != 0) {
         count_lost(region);
+        atomic_fetch_add_explicit(&region->lost_memory_bytes, block->grown_bytes, memory_order_relaxed);
         return;
     }
     uint64_t address = (uint64_t)(uintptr_t)block->address;
@@ -245,7 +257,22 @@ static inline void end_quick(void) {
 
 /* Whether the callers are as they were. Where they are and what they say is compared with what is known of them, so
  * that the processor need not wait for one to find the next. */
-static inline bool is_same(const struct sites_fields *fields, const struct memo *memo) {
+static inline bool is_same(const struct sites_fields *told, const struct memo *memo) {
+    const struct sites_fields fields = *told;
+    const char *frame = pointer_to(memo->frame);
+    const struct memo_caller *caller = memo->callers, *end = caller + memo->count;
+    for (; caller != end; caller++) {
+        if (load_u64(frame + fields.previous) != caller->frame)
+            return false;
+        frame = pointer_to(caller->frame);
+        if (load_u64(frame + fields.instruction) != caller->place)
+            return false;
+    }
+    return load_u64(frame + fields.previous) == 0;
+}
+
+/* The same where a place is two numbers. */
+static __attribute__((noinline)) bool is_same_object(const struct sites_fields *fields, const struct memo *memo) {
     uint64_t frame = memo->frame;
     for (uint32_t i = 0; i < memo->count; i++) {
         if (sites_caller(fields, frame) != memo->callers[i].frame)
@@ -290,7 +317,8 @@ static inline struct cell *quick_cell(struct exact_thread *exact, uint64_t frame
     uint64_t place = sites_place(&exact->fields, frame);
     struct memo *memo = &exact->memos[(place ^ frame) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - MEMO_BITS)];
     if (memo->frame == frame && memo->place == place && memo->deaths == codes_all_deaths() &&
-        is_same(&exact->fields, memo))
+        (__builtin_expect(layout_has(exact->fields.last), 0) ? is_same_object(&exact->fields, memo)
+                                                             : is_same(&exact->fields, memo)))
         return memo->cell;
     return cell_of_chain(exact, memo, frame);
 }

@@ -275,8 +275,7 @@ static enum status take_counts(struct agent_memory *memory, struct agent_thread 
                                const struct wire_counts *counts) {
     struct sample_allocation *sums = NULL;
     uint32_t path = 0;
-    if (!is_plausible(counts->alloc_bytes) || !is_plausible(counts->alloc_count) ||
-        !is_plausible(counts->python_bytes))
+    if (!is_plausible(counts->alloc_bytes) || !is_plausible(counts->alloc_count) || !is_plausible(counts->python_bytes))
         return STATUS_DAMAGED;
     TRY(agent_exact_count(&memory->exact, counts));
     if (counts->alloc_bytes == 0)

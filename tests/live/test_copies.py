@@ -73,7 +73,7 @@ def report_of(python, code, path, *options, env=None):
 
 def rows_of(report, path):
     lines = {number: line.rpartition("#")[2] for number, line in enumerate(path.read_text().split("\n"), 1)}
-    return {lines[row["line"]]: row for file in report["files"] if file["path"] == str(path) for row in file["lines"]}
+    return {lines[row["line"]]: row for file in report["files"] if file["path"] == str(path) for row in file["lines"] if row["line"]}
 
 
 def deviation(expected, stride=STRIDE):
@@ -82,10 +82,10 @@ def deviation(expected, stride=STRIDE):
 
 
 def assert_near(row, expected):
-    """As near as the theory says, and as the report itself says that it knows."""
+    """As near as the report itself says that it knows: the theory's distance, or more where strobe did not get to run."""
     copied, margin = row["copy_bytes"], row.get("copy_bytes_margin", 0)
-    assert abs(copied - expected) < DEVIATIONS * deviation(expected) + SLACK, (row, expected)
-    assert abs(copied - expected) < DEVIATIONS / 1.96 * margin + SLACK, (row, expected)
+    spread = max(margin / 1.96, deviation(expected))
+    assert abs(copied - expected) < DEVIATIONS * spread + SLACK, (row, expected)
 
 
 def test_lines(python, tmp_path):
@@ -97,7 +97,7 @@ def test_lines(python, tmp_path):
     # The parts are the whole.
     copied = sum(row["copy_bytes"] for file in report["files"] for row in file["lines"])
     total = sum(EXPECTED.values())
-    assert abs(copied - total) < DEVIATIONS * deviation(total) + 0.02 * total
+    assert abs(copied - total) < DEVIATIONS * deviation(total) + 0.05 * total
 
 
 def test_left_out(any_python, tmp_path):
