@@ -48,6 +48,8 @@ static enum status group_paths(struct lines *lines, const uint32_t *charged) {
         if (path->process >= lines->watch->span_count || charged[path->stack] == 0)
             continue;
         TRY(find_line(lines, &profile->frames[profile->stacks[charged[path->stack]].frame], path->process, &line));
+        if (line == NULL)
+            continue;
         lines->next_path[p] = line->first_path;
         line->first_path = p + 1;
     }
