@@ -66,7 +66,8 @@ uint64_t series_value_at(const struct series *series, uint64_t time_ns) {
     if (from == series->count || point->time_ns == time_ns)
         return point->value;
     double share = (double)(time_ns - point->time_ns) / (double)(point[1].time_ns - point->time_ns);
-    return (uint64_t)((double)point->value + share * ((double)point[1].value - (double)point->value) + 0.5);
+    double value = (double)point->value + share * ((double)point[1].value - (double)point->value) + 0.5;
+    return value < 0x1p64 ? (uint64_t)value : UINT64_MAX;
 }
 
 enum status series_add(struct series *series, uint64_t time_ns, uint64_t value) {

@@ -37,7 +37,7 @@ static void put_lines(struct json_stream *json, const struct line_memory *memory
 
 static void put_thousandths(struct json_stream *json, const char *key, double number) {
     json_stream_key(json, key);
-    json_stream_decimal(json, (uint64_t)(number * 1000 + 0.5), THOUSANDTHS);
+    json_stream_decimal(json, number < 1e15 ? (uint64_t)(number * 1000 + 0.5) : UINT64_MAX, THOUSANDTHS);
 }
 
 static void put_leaks(struct json_stream *json, const struct line_memory *memory, uint32_t process) {

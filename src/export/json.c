@@ -248,7 +248,7 @@ static void put_process(struct json_stream *json, const struct profile_process *
 
 static void put_thousandths(struct json_stream *json, const char *key, double number) {
     json_stream_key(json, key);
-    json_stream_decimal(json, (uint64_t)(number * 1000 + 0.5), MILLI_DECIMALS);
+    json_stream_decimal(json, number < 1e15 ? (uint64_t)(number * 1000 + 0.5) : UINT64_MAX, MILLI_DECIMALS);
 }
 
 static void put_leaks(struct writer *writer, uint32_t process) {

@@ -80,5 +80,6 @@ enum status profile_set_footprint(struct profile *profile, uint32_t process, con
     set->timeline.limit = TIMELINE_POINTS;
     for (size_t i = 0; i < memory->point_count; i++)
         TRY(series_add(&set->timeline, memory->points[i].time_ns, memory->points[i].bytes));
-    return held_watch_tick(&profile->builder->held, process, memory->time_ns);
+    uint64_t first_point_ns = memory->point_count > 0 ? memory->points[0].time_ns : memory->time_ns;
+    return held_watch_tick(&profile->builder->held, process, first_point_ns, memory->time_ns);
 }

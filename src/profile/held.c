@@ -82,15 +82,18 @@ static enum status note_path(struct held_watch *watch, struct held_path *path, u
     return note(&path->bytes, limit, before_ns, now_ns, path->now_bytes);
 }
 
-/* Until when it was as at the tick before. While nothing changes there are no ticks: what comes after a long pause has
- * come at its end. */
-static uint64_t begin_of_step(const struct held_span *span, uint64_t time_ns) {
+/* Until when it was as at the tick before. While nothing changes there are no ticks. But there are none either while
+ * strobe itself has to wait; then the footprint has its points all the same. */
+static uint64_t begin_of_step(const struct held_span *span, uint64_t first_point_ns, uint64_t time_ns) {
     uint64_t age_ns = time_ns > span->first_ns ? time_ns - span->first_ns : 0;
     uint64_t longest_ns = age_ns / USUAL_TICKS > SHORT_NS ? age_ns / USUAL_TICKS : SHORT_NS;
-    return span->last_ns + longest_ns < time_ns ? time_ns - longest_ns : span->last_ns;
+    if (span->last_ns + longest_ns >= time_ns)
+        return span->last_ns;
+    uint64_t begin_ns = first_point_ns < time_ns - longest_ns ? first_point_ns : time_ns - longest_ns;
+    return begin_ns > span->last_ns ? begin_ns : span->last_ns;
 }
 
-enum status held_watch_tick(struct held_watch *watch, uint32_t process, uint64_t time_ns) {
+enum status held_watch_tick(struct held_watch *watch, uint32_t process, uint64_t first_point_ns, uint64_t time_ns) {
     while (watch->span_count <= process) {
         TRY(builder_reserve((void **)&watch->spans, watch->span_count, &watch->span_capacity, sizeof watch->spans[0]));
         watch->spans[watch->span_count++] = (struct held_span){.has_begun = false};
@@ -98,7 +101,7 @@ enum status held_watch_tick(struct held_watch *watch, uint32_t process, uint64_t
     struct held_span *span = &watch->spans[process];
     if (!span->has_begun)
         *span = (struct held_span){true, time_ns, time_ns, time_ns};
-    uint64_t before_ns = begin_of_step(span, time_ns);
+    uint64_t before_ns = begin_of_step(span, first_point_ns, time_ns);
     size_t kept = 0;
     for (size_t i = 0; i < watch->changed_count; i++) {
         struct held_path *path = &watch->paths[watch->changed[i]];

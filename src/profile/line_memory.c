@@ -48,6 +48,8 @@ static enum status group_paths(struct lines *lines, const uint32_t *charged) {
         if (path->process >= lines->watch->span_count || charged[path->stack] == 0)
             continue;
         TRY(find_line(lines, &profile->frames[profile->stacks[charged[path->stack]].frame], path->process, &line));
+        if (line == NULL)
+            continue;
         lines->next_path[p] = line->first_path;
         line->first_path = p + 1;
     }
@@ -69,14 +71,15 @@ static uint64_t positive(int64_t amount) {
 static uint64_t find_end(const struct profile *profile, uint32_t process, const struct held_span *span) {
     uint64_t end_ns = profile->processes[process].python_end_ns;
     end_ns = end_ns > span->last_change_ns ? end_ns : span->last_change_ns;
-    return end_ns < span->last_ns ? end_ns : span->last_ns;
+    end_ns = end_ns < span->last_ns ? end_ns : span->last_ns;
+    return end_ns > span->first_ns ? end_ns : span->first_ns;
 }
 
 static void look_at_moments(const struct lines *lines, struct line *line, struct moments *moments) {
     const struct held_span *span = &lines->watch->spans[line->process];
     uint64_t end_ns = find_end(lines->profile, line->process, span);
     memset(moments->bytes, 0, sizeof moments->bytes);
-    for (size_t i = 0; i < LEAK_MOMENTS; i++)
+    for (size_t i = 0; i + 1 < LEAK_MOMENTS; i++)
         moments->times_ns[i] =
             span->first_ns + (uint64_t)((double)(end_ns - span->first_ns) * (double)i / (LEAK_MOMENTS - 1));
     moments->times_ns[LEAK_MOMENTS - 1] = end_ns;
@@ -178,7 +181,7 @@ static enum status collect_turns(const struct lines *lines, const struct line *l
 
 /* What many slopes add up to is not exact. */
 static uint64_t rounded(double bytes) {
-    return bytes >= 1 ? (uint64_t)(bytes + 0.5) : 0;
+    return bytes < 1 ? 0 : bytes < 0x1p63 ? (uint64_t)(bytes + 0.5) : UINT64_MAX;
 }
 
 static enum status put_turns(const struct turns *turns, struct series *timeline) {

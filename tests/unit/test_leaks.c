@@ -229,11 +229,11 @@ static void test_history(void **state) {
         assert_int_equal(held_watch_change(&watch, 1, 7, MEASURE_PEAK_BYTES, 1000), STATUS_OK);
         /* Another process has its own times. */
         assert_int_equal(held_watch_change(&watch, 0, 7, MEASURE_LIVE_BYTES, 1), STATUS_OK);
-        assert_int_equal(held_watch_tick(&watch, 1, i * TICK_NS), STATUS_OK);
+        assert_int_equal(held_watch_tick(&watch, 1, i * TICK_NS, i * TICK_NS), STATUS_OK);
     }
     assert_int_equal(watch.path_count, 2);
     assert_int_equal(watch.changed_count, 1);
-    assert_int_equal(held_watch_tick(&watch, 0, 77), STATUS_OK);
+    assert_int_equal(held_watch_tick(&watch, 0, 77, 77), STATUS_OK);
     const struct held_path *path = &watch.paths[0];
     assert_in_range(path->bytes.count, 100, 2 * path->bytes.limit);
     assert_int_equal(watch.spans[1].first_ns, TICK_NS);
@@ -254,7 +254,7 @@ static void test_steps(void **state) {
     for (uint64_t i = 1; i <= 100; i++) {
         if (i == 20 || i == 80)
             assert_int_equal(held_watch_change(&watch, 0, 1, MEASURE_LIVE_BYTES, i == 20 ? 1000 : -400), STATUS_OK);
-        assert_int_equal(held_watch_tick(&watch, 0, i), STATUS_OK);
+        assert_int_equal(held_watch_tick(&watch, 0, i, i), STATUS_OK);
     }
     const struct series *bytes = &watch.paths[0].bytes;
     static const struct series_point EXPECTED[] = {{19, 0}, {20, 1000}, {79, 1000}, {80, 600}};
@@ -264,6 +264,23 @@ static void test_steps(void **state) {
     assert_int_equal(series_value_at(bytes, 20), 1000);
     assert_int_equal(series_value_at(bytes, 79), 1000);
     assert_int_equal(series_value_at(bytes, 99), 600);
+    held_watch_release(&watch);
+}
+
+/* No tick for long: because nothing changed, or because strobe had to wait, which the footprint tells. */
+static void test_long_pauses(void **state) {
+    (void)state;
+    static const uint64_t SECOND = 1000000000, SHORT = 100000000;
+    struct held_watch watch = {0};
+    assert_int_equal(held_watch_tick(&watch, 0, 0, SECOND), STATUS_OK);
+    assert_int_equal(held_watch_change(&watch, 0, 1, MEASURE_LIVE_BYTES, 1000), STATUS_OK);
+    assert_int_equal(held_watch_tick(&watch, 0, 2 * SECOND, 2 * SECOND), STATUS_OK);
+    assert_int_equal(held_watch_change(&watch, 0, 1, MEASURE_LIVE_BYTES, 1000), STATUS_OK);
+    assert_int_equal(held_watch_tick(&watch, 0, 2 * SECOND + SHORT, 3 * SECOND), STATUS_OK);
+    const struct series_point EXPECTED[] = {
+        {2 * SECOND - SHORT, 0}, {2 * SECOND, 1000}, {2 * SECOND + SHORT, 1000}, {3 * SECOND, 2000}};
+    assert_int_equal(watch.paths[0].bytes.count, 4);
+    assert_memory_equal(watch.paths[0].bytes.points, EXPECTED, sizeof EXPECTED);
     held_watch_release(&watch);
 }
 
@@ -277,6 +294,7 @@ int main(void) {
         cmocka_unit_test(test_survivors),
         cmocka_unit_test(test_history),
         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_long_pauses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
