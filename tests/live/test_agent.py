@@ -628,11 +628,11 @@ for line in sys.stdin:
 
 def test_nobody_reads(any_python):
     """The rings fill, what does not fit is counted, and the program runs as before."""
-    watched = Watched(any_python, COMMON + "burn(1)\nprint(json.dumps(told()))", read=False)
+    watched = Watched(any_python, COMMON + "burn(4)\nprint(json.dumps(told()))", read=False)
     watched.json()
     thread = watched.region.main
     assert thread.lost > 0
-    assert thread.samples[-1].cpu_ns < NS_PER_S
+    assert thread.samples[-1].cpu_ns < 4 * NS_PER_S
 
 
 def test_many_threads_at_once(any_python):
