@@ -38,7 +38,6 @@ static enum status add_process(struct recorder *recorder, const struct sampled_p
         libraries[library_count++] = text_of(process->library);
     if (program_find_launcher(process->process, process->command, launcher, sizeof launcher) == STATUS_OK)
         libraries[library_count++] = text_of(launcher);
-    recorder->processes[process->number].has_library = process->library != NULL;
     struct capture_process record = {
         .process = process->number,
         .pid = process->pid,
@@ -79,6 +78,10 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
         recorder->progress.processes++;
     }
     return add_process(recorder, process);
+}
+
+static enum status process_described(struct sample_sink *sink, struct sampled_process *process) {
+    return add_process(recorder_of(sink), process);
 }
 
 static enum status process_ended(struct sample_sink *sink, struct sampled_process *process,
@@ -373,9 +376,6 @@ static enum status take_sample(struct sample_sink *sink, const struct sample *sa
     struct recorder *recorder = recorder_of(sink);
     bool is_mixed = sample->clock == SAMPLE_CLOCK_CPU && has_native_frame(&sample->cpu) &&
                     sample->cpu.python_ns + sample->cpu.kernel_ns > 0;
-    const struct sampled_process *process = sample->thread->process;
-    if (process->library != NULL && !recorder->processes[process->number].has_library)
-        TRY(add_process(recorder, process));
     announce(recorder);
     recorder->progress.samples++;
     return is_mixed ? record_in_parts(recorder, sample) : record(recorder, sample);
@@ -407,7 +407,8 @@ struct recorder *recorder_new(struct capture_writer *writer, const struct record
                                           idle,
                                           code_forgotten,
                                           recorder_take_allocations,
-                                          recorder_take_memory};
+                                          recorder_take_memory,
+                                          process_described};
     recorder->writer = writer;
     recorder->options = *options;
     progress_start(&recorder->progress, options->progress);

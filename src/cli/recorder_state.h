@@ -20,7 +20,6 @@ void recorded_sites_release(struct recorded_sites *sites);
 /* Ids of one process's frames in the capture: (code serial, instruction) → frame. */
 struct recorded_process {
     struct map frames;
-    bool has_library; /* the capture has its libraries */
     struct recorded_sites sites;
 };
 

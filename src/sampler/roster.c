@@ -318,6 +318,13 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
     return roster->sink->process_started(roster->sink, &process->merged);
 }
 
+static enum status process_described(struct sample_sink *sink, struct sampled_process *told) {
+    struct roster_process *process = told->receiver;
+    struct sample_sink *behind = side_of(sink)->roster->sink;
+    merge_library(process);
+    return behind->process_described != NULL ? behind->process_described(behind, &process->merged) : STATUS_OK;
+}
+
 static void add_counters(struct sample_counters *sum, const struct sample_counters *counters) {
     sum->taken += counters->taken;
     sum->missed += counters->missed;
@@ -352,7 +359,6 @@ static enum status take_sample(struct sample_sink *sink, const struct sample *to
     struct sample sample = *told;
     struct roster_process *process = told->thread->process->receiver;
     take_cpu(thread, told->thread, side->index);
-    merge_library(process);
     if (told->clock == SAMPLE_CLOCK_CPU_SUM && !process->missed) {
         process->missed = true;
         side->roster->missed(side->roster->context, &process->merged, true);
@@ -405,7 +411,7 @@ struct roster *roster_new(struct sample_sink *sink,
     for (int i = 0; i < SIDES; i++)
         roster->sides[i] = (struct side){
             .sink = {process_started, process_ended, thread_started, thread_renamed, thread_ended, take_sample, idle,
-                     code_forgotten, take_allocations, take_memory},
+                     code_forgotten, take_allocations, take_memory, process_described},
             .roster = roster,
             .index = i,
         };

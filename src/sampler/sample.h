@@ -178,6 +178,8 @@ struct sample_sink {
                                const struct sample_sites *sites, const struct sample_allocation *allocations,
                                size_t count);
     enum status (*memory)(struct sample_sink *sink, const struct sample_memory *memory);
+    /* More is known of it than when it was told: where its library is. NULL: not wanted. */
+    enum status (*process_described)(struct sample_sink *sink, struct sampled_process *process);
 };
 
 #endif

@@ -82,16 +82,18 @@ static void forget_library(struct target *target) {
 }
 
 /* The program may be about to import it. */
-static void find_library(struct target *target, uint64_t now_ns) {
+static enum status find_library(struct target *target, uint64_t now_ns) {
     struct buffer folder;
     if (target->library != NULL || target->interp_count == 0 || now_ns - target->opened_ns > LIBRARY_SEARCH_NS)
-        return;
+        return STATUS_OK;
     buffer_init(&folder, MAX_LIBRARY_BYTES);
     /* The main interpreter is the oldest, the last in the list (Python/pystate.c). */
     const struct interp *first = &target->interps[target->interp_count - 1];
     if (library_read_folder(&target->runtime, first, &folder) == STATUS_OK)
         target->sampled.library = target->library = strdup(buffer_text(&folder));
     buffer_release(&folder);
+    bool is_news = target->library != NULL && target->sink->process_described != NULL;
+    return is_news ? target->sink->process_described(target->sink, &target->sampled) : STATUS_OK;
 }
 
 static enum status open_runtime(struct target *target, struct error *error) {
@@ -532,7 +534,7 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
         target->list_stale = true;
     }
     target->restarted = false;
-    find_library(target, now_ns);
+    TRY(find_library(target, now_ns));
     uint64_t epoch_period_ns = target->codes.reused > 0 ? CHURN_PERIOD_NS : EPOCH_PERIOD_NS;
     if (now_ns - target->epoch_ns >= epoch_period_ns) {
         target->epoch_ns = now_ns;

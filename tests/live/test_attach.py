@@ -634,6 +634,48 @@ def test_a_process_just_started(python, tmp_path):
     assert function_of(told, "work")["total_samples"] > 0
 
 
+AGAIN = """
+#include <stdio.h>
+#include <unistd.h>
+void Py_Initialize(void);
+int PyRun_SimpleStringFlags(const char *, void *);
+int Py_FinalizeEx(void);
+int main(void) {
+    for (int i = 0; i < 3; i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "import os, time\\n"
+                 "if %d == 0: os.write(1, b'ready\\\\n')\\n"
+                 "def round%d():\\n"
+                 "  end = time.thread_time() + 0.15\\n"
+                 "  while time.thread_time() < end: sum(range(100))\\n"
+                 "round%d()\\n", i, i, i);
+        Py_Initialize();
+        PyRun_SimpleStringFlags(text, NULL);
+        Py_FinalizeEx();
+    }
+    return 0;
+}
+"""
+
+
+def test_an_interpreter_that_is_initialised_again(python, tmp_path):
+    """The new one, its thread and its code may lie where the old ones lay."""
+    asked = "import sys, sysconfig as s; print(s.get_config_var('LIBDIR') + '/' + s.get_config_var('INSTSONAME'), sys.prefix)"
+    library, prefix = subprocess.check_output([python.path, "-c", asked], text=True).split()
+    if not python.shared or not library.endswith(".so.1.0") or not os.path.exists(library):
+        pytest.skip("no shared library of it")
+    program = tmp_path / "again"
+    rpath = f"-Wl,-rpath,{os.path.dirname(library)}"
+    subprocess.run(["cc", "-x", "c", "-", "-x", "none", "-o", program, library, rpath], input=AGAIN, text=True, check=True)
+    with subprocess.Popen([program], env={**os.environ, "PYTHONHOME": prefix}, stdout=subprocess.PIPE) as running:
+        assert running.stdout.readline() == b"ready\n"
+        told = strobe("attach", "-f", "json", "--no-capture", running.pid, cwd=tmp_path).json()
+    assert {row["function"] for row in told["functions"] if row["function"].startswith("round")} == {
+        "round0", "round1", "round2"
+    }  # fmt: skip
+
+
 def test_each_thread_by_itself(python, tmp_path):
     with Target(python, "mix.py", 1000) as target:
         target.send()

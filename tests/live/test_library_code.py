@@ -3,11 +3,13 @@
 import stat
 import subprocess
 import sys
+import time
 import zipapp
 from pathlib import Path
 
+import harness
 import pytest
-from harness import strobe
+from harness import STROBE, strobe
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import capture_reader  # noqa: E402
@@ -124,18 +126,49 @@ def test_an_archive(any_python, tmp_path):
     assert set(Ran(tmp_path, [], any_python.path, archive).cpu()) == {(f"{archive}/__main__.py", "burn")}
 
 
+PLACE = """
+import os, sys
+print(os.path.dirname(os.__file__), flush=True)
+sys.stdin.read()
+"""
+
+
+def libraries_of(capture):
+    records = capture_reader.Capture(capture.read_bytes()).records()
+    return [record["libraries"] for record in records if record["record"] == "process"][-1]
+
+
 def test_the_standard_library_is_where_the_interpreter_has_it(python, tmp_path):
     """As it says itself; and nothing else, above all no prefix."""
-    program = "import os, time; print(os.path.dirname(os.__file__), flush=True); time.sleep(0.05)"
-    script = tmp_path / "program.py"
-    script.write_text(program)
-    for way in ([], ["--no-agent"]):
-        capture = tmp_path / "capture.strobe"
-        options = ["--cpu-only"] if not way else way
-        result = strobe("run", *options, "--capture", capture, "--", python.path, script, cwd=tmp_path)
-        records = capture_reader.Capture(capture.read_bytes()).records()
-        told = [record["libraries"] for record in records if record["record"] == "process"]
-        assert told[-1] == [result.stdout.strip()], (way, told)
+    script, capture = tmp_path / "program.py", tmp_path / "capture.strobe"
+    script.write_text(PLACE)
+    with subprocess.Popen([python.path, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        told = running.stdout.readline().strip()
+        result = strobe("attach", "-d", "0.1", "--capture", capture, running.pid, cwd=tmp_path)
+        running.stdin.close()
+    assert result.returncode == 0 and libraries_of(capture) == [told]
+
+
+def test_the_library_of_a_program_that_is_run(any_python, tmp_path):
+    script, capture = tmp_path / "program.py", tmp_path / "capture.strobe"
+    script.write_text(PLACE)
+    command = [STROBE, "run", "--cpu-only", "--quiet", "--capture", capture, "--", any_python.path, script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        told = running.stdout.readline().strip()
+        # A chunk of the capture is written each second.
+        deadline_s = time.monotonic() + 60
+        while told.encode() not in contents(capture):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        running.stdin.close()
+        assert running.wait(timeout=60) == 0
+    assert libraries_of(capture) == [told]
+
+
+def contents(capture):
+    """All records of a capture that is being written."""
+    show = harness.STROBE.resolve().parent / "tests" / "tools" / "show_capture"
+    return subprocess.run([show, capture], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
 
 
 MADE = """
