@@ -118,6 +118,9 @@ static bool may_have_run(const struct walk *walk, size_t first) {
     struct code_step step = walk_top_step(walk);
     if (walk->tracker->stack.frames[first].code == NULL || layout_has(walk->layout->frame.is_entry))
         return step.family != OPCODE_OTHER;
+    /* The first is a generator, then. */
+    if (step.family != OPCODE_RESUMES_GENERATOR && step.family != OPCODE_HIDDEN)
+        return false;
     return step.enters && (walk->top_bytes == NULL || !walk_is_running(walk, walk->top_bytes));
 }
 
