@@ -124,6 +124,21 @@ static bool may_have_run(const struct walk *walk, size_t first) {
     return step.enters && (walk->top_bytes == NULL || !walk_is_running(walk, walk->top_bytes));
 }
 
+/* Whether each of the links can have run the next. */
+static bool may_have_led(const struct walk *walk, size_t first) {
+    const struct tracked_frame *frames = walk->tracker->stack.frames;
+    for (size_t i = first; i + 1 < walk->count; i++) {
+        if (frames[i].code == NULL)
+            continue;
+        enum opcode_family family =
+            code_cache_step(walk->tracker->codes, frames[i].code, frames[i].instruction_bytes).family;
+        bool itself = frames[i + 1].code != NULL && !layout_has(walk->layout->frame.is_entry);
+        if (itself ? family != OPCODE_RESUMES_GENERATOR && family != OPCODE_HIDDEN : family == OPCODE_OTHER)
+            return false;
+    }
+    return true;
+}
+
 /* Adds the links of a call that was seen before. */
 static enum status put_seen(struct walk *walk, const struct seen_call *call) {
     if (walk->top != SIZE_MAX && call->instruction_bytes != site_of(walk))
@@ -203,7 +218,8 @@ static enum status link_found(struct walk *walk, remote_addr address, const stru
     size_t first = walk->count;
     bool late = false;
     TRY(put_outside(walk, address, &late));
-    if (walk->count > first && may_have_run(walk, first) && (callee == NULL || may_have_called(walk, callee, bytes)))
+    if (walk->count > first && may_have_run(walk, first) && may_have_led(walk, first) &&
+        (callee == NULL || may_have_called(walk, callee, bytes)))
         return judge_links(walk, first, late, callee);
     walk->count = first;
     return STATUS_NOT_FOUND;
