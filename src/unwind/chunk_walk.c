@@ -180,17 +180,6 @@ static enum status put_popped(struct walk *walk, struct tracked_frame *callee, r
     return walk_put(walk, callee, bytes);
 }
 
-static struct seen_function *seen_function_at(const struct walk *walk, remote_addr address) {
-    uint64_t hash = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-    return &walk->tracker->functions[hash % TRACKER_FUNCTIONS];
-}
-
-static void remember_function(const struct walk *walk, const uint8_t *bytes, uint64_t executable) {
-    remote_addr function = frame_untag(walk->layout, load_u64(bytes + walk->layout->frame.f_funcobj));
-    if (function != 0)
-        *seen_function_at(walk, function) = (struct seen_function){function, executable};
-}
-
 /* What a frame that has been popped ran (from 3.14 on it does not say so itself), if the innermost frame so far has
  * still called that: what it has called is in its stack until it returns. */
 static bool revive(struct walk *walk, const uint8_t *bytes, uint64_t *executable) {
@@ -202,13 +191,13 @@ static bool revive(struct walk *walk, const uint8_t *bytes, uint64_t *executable
         return false;
     const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
     struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
-    if (!walk_stack_word(walk, &caller, 0, &called) || called == 0)
+    if (!walk_stack_word(walk, &caller, 0, &called))
         return false;
-    const struct seen_function *seen = seen_function_at(walk, called);
+    const struct seen_function *seen = walk_find_function(walk, called);
     if (layout_minor(walk->layout) >= FIRST_MINOR_WITHOUT_RUNNING && walk_random(walk) > UINT32_MAX / 2)
         return false;
-    *executable = seen->address == called ? seen->executable : *executable;
-    return seen->address == called;
+    *executable = seen != NULL ? seen->executable : *executable;
+    return seen != NULL;
 }
 
 /* The frame at an address of the copy, also if it has been popped. */
@@ -263,7 +252,7 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
             return status;
     }
     *climbed = true;
-    remember_function(walk, bytes, executable);
+    walk_remember_function(walk, bytes, executable);
     return walk_put(walk, &tracked, bytes);
 }
 

@@ -53,6 +53,9 @@ static enum status put_outside(struct walk *walk, remote_addr address, bool *lat
         enum status status = read_outside(walk, address, &frame, &executable, late);
         if (status == STATUS_OK)
             status = walk_resolve(walk, &frame, executable, &tracked);
+        const struct outside_frame *outside = find_outside(tracker, address);
+        if (status == STATUS_OK && outside != NULL && tracked.code != NULL)
+            walk_remember_function(walk, outside->bytes, executable);
         if (status == STATUS_OK)
             status = walk_put(walk, &tracked, NULL);
         if (status != STATUS_OK) {
@@ -110,6 +113,17 @@ static bool may_have_called(const struct walk *walk, const struct tracked_frame 
     return step.family != OPCODE_CALL || walk_called_this(walk, &caller, bytes);
 }
 
+/* Whether the top stands on a call of a function in Python: that leads through no C. */
+static bool calls_python(const struct walk *walk) {
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    uint64_t called = 0;
+    if (walk->top_bytes == NULL || top->code == NULL || walk_top_step(walk).family != OPCODE_CALL ||
+        walk_is_running(walk, walk->top_bytes))
+        return false;
+    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
+    return walk_stack_word(walk, &caller, 0, &called) && walk_find_function(walk, called) != NULL;
+}
+
 /* Whether the top can have run the first of the links. From 3.12 on there is a frame between where that is through C.
  */
 static bool may_have_run(const struct walk *walk, size_t first) {
@@ -117,7 +131,7 @@ static bool may_have_run(const struct walk *walk, size_t first) {
         return true;
     struct code_step step = walk_top_step(walk);
     if (walk->tracker->stack.frames[first].code == NULL || layout_has(walk->layout->frame.is_entry))
-        return step.family != OPCODE_OTHER;
+        return step.family != OPCODE_OTHER && !calls_python(walk);
     /* The first is a generator, then. */
     if (step.family != OPCODE_RESUMES_GENERATOR && step.family != OPCODE_HIDDEN)
         return false;

@@ -133,6 +133,22 @@ bool walk_called_this(const struct walk *walk, const struct caller *caller, cons
     return called == function;
 }
 
+static struct seen_function *function_place(const struct walk *walk, remote_addr address) {
+    uint64_t hash = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    return &walk->tracker->functions[hash % TRACKER_FUNCTIONS];
+}
+
+void walk_remember_function(const struct walk *walk, const uint8_t *bytes, uint64_t executable) {
+    remote_addr function = frame_untag(walk->layout, load_u64(bytes + walk->layout->frame.f_funcobj));
+    if (function != 0)
+        *function_place(walk, function) = (struct seen_function){function, executable};
+}
+
+const struct seen_function *walk_find_function(const struct walk *walk, remote_addr address) {
+    const struct seen_function *seen = function_place(walk, address);
+    return address != 0 && seen->address == address ? seen : NULL;
+}
+
 uint32_t walk_random(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
     tracker->random = tracker->random * 1664525 + 1013904223;
