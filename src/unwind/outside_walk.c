@@ -121,7 +121,7 @@ static bool calls_python(const struct walk *walk) {
         walk_is_running(walk, walk->top_bytes))
         return false;
     struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
-    return walk_stack_word(walk, &caller, 0, &called) && walk_find_function(walk, called) != NULL;
+    return walk_called_word(walk, &caller, &called) && walk_find_function(walk, called) != NULL;
 }
 
 /* Whether the top can have run the first of the links. From 3.12 on there is a frame between where that is through C.
