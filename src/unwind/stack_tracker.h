@@ -68,6 +68,7 @@ struct stack_tracker {
     uint64_t usual_ticks; /* how long a copy takes: their median, about */
     bool slow;            /* the last one took longer */
     uint32_t random;
+    uint32_t learned_looks;      /* in so many looks it was noted what calls what */
     struct seen_calls own_calls; /* in quick ones */
     struct seen_calls *calls;    /* borrowed: set by the owner, who has several threads of the same code; or NULL */
 };
