@@ -9,6 +9,8 @@ enum {
     CHECK_PERIOD = 16,
     IDLE_LOOKS = 32,
     BELIEVED_TIMES = 3,
+    LEAST_COUNTED = 16,
+    MAX_COUNTED = 1 << 12,
 };
 
 static const struct outside_frame *find_outside(const struct stack_tracker *tracker, remote_addr address) {
@@ -209,8 +211,10 @@ static enum status judge_links(struct walk *walk, size_t first, bool late, const
     struct call_link links[SEEN_CALLS_MAX_LINKS];
     struct seen_call call = describe(walk, first, callee, links);
     bool sure = still_runs(walk, late), known = seen_calls_knows(walk_calls(walk), &call, callee != NULL);
-    if (sure && !tracker->slow)
+    if (sure && !tracker->slow) {
         seen_calls_note(walk_calls(walk), &call, callee != NULL);
+        tracker->links_noted += callee == NULL;
+    }
     if (known || tracker->paused)
         return STATUS_OK;
     enum status status = STATUS_NOT_FOUND;
@@ -324,6 +328,24 @@ static remote_addr iterated_by_top(const struct walk *walk) {
     return walk->top_bytes != NULL && top->instruction_bytes >= 0 ? iterated_frame(walk, &caller) : 0;
 }
 
+static void count_links(struct stack_tracker *tracker, bool seen) {
+    tracker->links_seen += seen;
+    if (tracker->links_seen < MAX_COUNTED)
+        return;
+    tracker->links_seen /= 2;
+    tracker->links_noted /= 2;
+}
+
+/* Whether it is to be noted that the top runs by itself. Frames outside of the chunks are noted when they can be
+ * vouched for, which is seldom where they come and go; that there were none is noted as seldom, or it would seem
+ * likelier. */
+static bool is_due(struct walk *walk) {
+    const struct stack_tracker *tracker = walk->tracker;
+    if (tracker->links_seen < LEAST_COUNTED)
+        return true;
+    return (uint64_t)walk_random(walk) * tracker->links_seen >> 32 < tracker->links_noted;
+}
+
 enum status outside_climb(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
     struct seen_call call = {.key = key_of(walk, NULL), .instruction_bytes = site_of(walk)};
@@ -339,11 +361,12 @@ enum status outside_climb(struct walk *walk) {
     TRY(walk_know_thread(walk));
     remote_addr innermost = walk->thread->frame;
     if (walk->top != SIZE_MAX && innermost == tracker->stack.frames[walk->top].address) {
-        if (!tracker->slow)
+        if (!tracker->slow && is_due(walk))
             seen_calls_note(walk_calls(walk), &call, false);
         return STATUS_OK;
     }
     bool outside = innermost != 0 && !walk_in_chunk(walk, innermost);
+    count_links(tracker, outside);
     enum status status = outside ? link_found(walk, innermost, NULL, NULL) : STATUS_NOT_FOUND;
     if (status != STATUS_NOT_FOUND)
         return status;
