@@ -8,6 +8,8 @@
  * Include/internal/pycore_interpframe.h). */
 enum { FIRST_MINOR_WITHOUT_RUNNING = 15 };
 
+enum { SETTLED_LOOKS = 1 << 15 };
+
 static remote_addr first_frame_address(const struct walk *walk, const struct chunk_span *span) {
     /* The first chunk of a thread leaves its first word free (push_chunk, Python/pystate.c 3.11). */
     bool is_first = span == walk->tracker->copies.spans;
@@ -69,32 +71,30 @@ static struct seen_call describe_site(const struct tracked_frame *caller, const 
                               .instruction_bytes = (int32_t)callee->code->serial};
 }
 
-/* Which instruction a frame stands on is copied before what it has called, which can be of a later call. Where one
- * instruction hardly ever calls this, and another does, it is that one. */
-static void correct_site(struct walk *walk, const struct tracked_frame *callee) {
+/* Whether the copies of the innermost frame so far and of the frame above it, which it seems to have called, can be of
+ * two calls: the instruction hardly ever calls this. */
+static bool is_doubtful_site(const struct walk *walk, const struct tracked_frame *callee) {
     if (walk->tracker->paused || !callee->shown || walk->top == SIZE_MAX || walk->top + 1 != walk->count)
-        return;
-    const struct tracked_frame *caller = &walk->tracker->stack.frames[walk->top];
-    const struct seen_calls *calls = walk_calls(walk);
-    struct seen_call by_site = describe_site(caller, callee), by_path = describe_call(caller, callee, false);
-    if (!seen_calls_is_rare(calls, &by_site) || !seen_calls_is_rare(calls, &by_path))
-        return;
-    const struct seen_call *seen = seen_calls_recall(calls, by_path.key, caller->instruction_bytes + 1, false, 0);
-    if (seen != NULL && seen->instruction_bytes != caller->instruction_bytes)
-        walk_assume_site(walk, seen->instruction_bytes);
+        return false;
+    struct seen_call by_site = describe_site(&walk->tracker->stack.frames[walk->top], callee);
+    return seen_calls_is_rare(walk_calls(walk), &by_site);
 }
 
-/* Whether the copies of the innermost frame so far and of the frame above it, which it seems to have called, can be of
- * two instants: an instruction seldom calls this, or the frame is another function's by now. */
-static enum status check_caller(struct walk *walk, const struct tracked_frame *callee) {
+/* Which instruction a frame stands on is copied before what it has called, which can be of a later call. Where another
+ * instruction calls this, it is that one. Else the frame may be another function's by now. */
+static enum status correct_site(struct walk *walk, const struct tracked_frame *callee) {
     const struct stack_tracker *tracker = walk->tracker;
-    if (tracker->paused || !callee->shown || walk->top == SIZE_MAX || walk->top + 1 != walk->count)
-        return STATUS_OK;
     const struct tracked_frame *caller = &tracker->stack.frames[walk->top];
-    struct seen_call by_site = describe_site(caller, callee);
-    uint64_t executable = 0;
-    if (caller->assumed || !seen_calls_is_rare(walk_calls(walk), &by_site))
+    const struct seen_calls *calls = walk_calls(walk);
+    struct seen_call by_path = describe_call(caller, callee, false);
+    const struct seen_call *seen = seen_calls_is_rare(calls, &by_path)
+                                       ? seen_calls_recall(calls, by_path.key, caller->instruction_bytes + 1, false, 0)
+                                       : NULL;
+    if (seen != NULL && seen->instruction_bytes != caller->instruction_bytes) {
+        walk_assume_site(walk, seen->instruction_bytes);
         return STATUS_OK;
+    }
+    uint64_t executable = 0;
     TRY(memory_read_u64(tracker->runtime->live, caller->address + walk->layout->frame.f_executable, &executable));
     return executable == caller->executable ? STATUS_OK : STATUS_TORN;
 }
@@ -180,17 +180,6 @@ static enum status put_popped(struct walk *walk, struct tracked_frame *callee, r
     return walk_put(walk, callee, bytes);
 }
 
-static struct seen_function *seen_function_at(const struct walk *walk, remote_addr address) {
-    uint64_t hash = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-    return &walk->tracker->functions[hash % TRACKER_FUNCTIONS];
-}
-
-static void remember_function(const struct walk *walk, const uint8_t *bytes, uint64_t executable) {
-    remote_addr function = frame_untag(walk->layout, load_u64(bytes + walk->layout->frame.f_funcobj));
-    if (function != 0)
-        *seen_function_at(walk, function) = (struct seen_function){function, executable};
-}
-
 /* What a frame that has been popped ran (from 3.14 on it does not say so itself), if the innermost frame so far has
  * still called that: what it has called is in its stack until it returns. */
 static bool revive(struct walk *walk, const uint8_t *bytes, uint64_t *executable) {
@@ -202,13 +191,13 @@ static bool revive(struct walk *walk, const uint8_t *bytes, uint64_t *executable
         return false;
     const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
     struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
-    if (!walk_stack_word(walk, &caller, 0, &called) || called == 0)
+    if (!walk_stack_word(walk, &caller, 0, &called))
         return false;
-    const struct seen_function *seen = seen_function_at(walk, called);
+    const struct seen_function *seen = walk_find_function(walk, called);
     if (layout_minor(walk->layout) >= FIRST_MINOR_WITHOUT_RUNNING && walk_random(walk) > UINT32_MAX / 2)
         return false;
-    *executable = seen->address == called ? seen->executable : *executable;
-    return seen->address == called;
+    *executable = seen != NULL ? seen->executable : *executable;
+    return seen != NULL;
 }
 
 /* The frame at an address of the copy, also if it has been popped. */
@@ -252,8 +241,8 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
     if (frame.previous == below) {
         if (!may_have_entered(walk, &tracked, bytes) && !recall_call(walk, &tracked, bytes))
             return STATUS_OK;
-        correct_site(walk, &tracked);
-        TRY(check_caller(walk, &tracked));
+        if (is_doubtful_site(walk, &tracked))
+            TRY(correct_site(walk, &tracked));
     } else {
         /* Through C, or from a generator that it runs. */
         if (walk_in_chunk(walk, frame.previous) || !tracked.shown)
@@ -263,7 +252,7 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
             return status;
     }
     *climbed = true;
-    remember_function(walk, bytes, executable);
+    walk_remember_function(walk, bytes, executable);
     return walk_put(walk, &tracked, bytes);
 }
 
@@ -351,10 +340,14 @@ static bool is_innermost(const struct walk *walk) {
 }
 
 /* Whether what is new can be believed (stack_tracker.h says when not). */
-static bool check_paths(const struct walk *walk) {
+static bool check_paths(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
     const struct tracked_frame *frames = tracker->stack.frames;
     bool known = true;
+    /* Much is known already: some of the looks, chosen at random, tell how often what is seen. */
+    if (!tracker->slow && tracker->learned_looks >= SETTLED_LOOKS && walk_random(walk) > UINT32_MAX / 4)
+        return true;
+    tracker->learned_looks += tracker->learned_looks < SETTLED_LOOKS;
     for (size_t i = walk->same; i < walk->count; i++) {
         const struct tracked_frame *caller = i > 0 ? &frames[i - 1] : NULL;
         struct seen_call call = {.key = frames[i].call,

@@ -9,6 +9,8 @@ enum {
     CHECK_PERIOD = 16,
     IDLE_LOOKS = 32,
     BELIEVED_TIMES = 3,
+    LEAST_COUNTED = 16,
+    MAX_COUNTED = 1 << 12,
 };
 
 static const struct outside_frame *find_outside(const struct stack_tracker *tracker, remote_addr address) {
@@ -53,6 +55,9 @@ static enum status put_outside(struct walk *walk, remote_addr address, bool *lat
         enum status status = read_outside(walk, address, &frame, &executable, late);
         if (status == STATUS_OK)
             status = walk_resolve(walk, &frame, executable, &tracked);
+        const struct outside_frame *outside = find_outside(tracker, address);
+        if (status == STATUS_OK && outside != NULL && tracked.code != NULL)
+            walk_remember_function(walk, outside->bytes, executable);
         if (status == STATUS_OK)
             status = walk_put(walk, &tracked, NULL);
         if (status != STATUS_OK) {
@@ -110,6 +115,17 @@ static bool may_have_called(const struct walk *walk, const struct tracked_frame 
     return step.family != OPCODE_CALL || walk_called_this(walk, &caller, bytes);
 }
 
+/* Whether the top stands on a call of a function in Python: that leads through no C. */
+static bool calls_python(const struct walk *walk) {
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    uint64_t called = 0;
+    if (walk->top_bytes == NULL || top->code == NULL || walk_top_step(walk).family != OPCODE_CALL ||
+        walk_is_running(walk, walk->top_bytes))
+        return false;
+    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
+    return walk_called_word(walk, &caller, &called) && walk_find_function(walk, called) != NULL;
+}
+
 /* Whether the top can have run the first of the links. From 3.12 on there is a frame between where that is through C.
  */
 static bool may_have_run(const struct walk *walk, size_t first) {
@@ -117,8 +133,26 @@ static bool may_have_run(const struct walk *walk, size_t first) {
         return true;
     struct code_step step = walk_top_step(walk);
     if (walk->tracker->stack.frames[first].code == NULL || layout_has(walk->layout->frame.is_entry))
-        return step.family != OPCODE_OTHER;
+        return step.family != OPCODE_OTHER && !calls_python(walk);
+    /* The first is a generator, then. */
+    if (step.family != OPCODE_RESUMES_GENERATOR && step.family != OPCODE_HIDDEN)
+        return false;
     return step.enters && (walk->top_bytes == NULL || !walk_is_running(walk, walk->top_bytes));
+}
+
+/* Whether each of the links can have run the next. */
+static bool may_have_led(const struct walk *walk, size_t first) {
+    const struct tracked_frame *frames = walk->tracker->stack.frames;
+    for (size_t i = first; i + 1 < walk->count; i++) {
+        if (frames[i].code == NULL)
+            continue;
+        enum opcode_family family =
+            code_cache_step(walk->tracker->codes, frames[i].code, frames[i].instruction_bytes).family;
+        bool itself = frames[i + 1].code != NULL && !layout_has(walk->layout->frame.is_entry);
+        if (itself ? family != OPCODE_RESUMES_GENERATOR && family != OPCODE_HIDDEN : family == OPCODE_OTHER)
+            return false;
+    }
+    return true;
 }
 
 /* Adds the links of a call that was seen before. */
@@ -177,8 +211,10 @@ static enum status judge_links(struct walk *walk, size_t first, bool late, const
     struct call_link links[SEEN_CALLS_MAX_LINKS];
     struct seen_call call = describe(walk, first, callee, links);
     bool sure = still_runs(walk, late), known = seen_calls_knows(walk_calls(walk), &call, callee != NULL);
-    if (sure && !tracker->slow)
+    if (sure && !tracker->slow) {
         seen_calls_note(walk_calls(walk), &call, callee != NULL);
+        tracker->links_noted += callee == NULL;
+    }
     if (known || tracker->paused)
         return STATUS_OK;
     enum status status = STATUS_NOT_FOUND;
@@ -200,7 +236,8 @@ static enum status link_found(struct walk *walk, remote_addr address, const stru
     size_t first = walk->count;
     bool late = false;
     TRY(put_outside(walk, address, &late));
-    if (walk->count > first && may_have_run(walk, first) && (callee == NULL || may_have_called(walk, callee, bytes)))
+    if (walk->count > first && may_have_run(walk, first) && may_have_led(walk, first) &&
+        (callee == NULL || may_have_called(walk, callee, bytes)))
         return judge_links(walk, first, late, callee);
     walk->count = first;
     return STATUS_NOT_FOUND;
@@ -291,6 +328,24 @@ static remote_addr iterated_by_top(const struct walk *walk) {
     return walk->top_bytes != NULL && top->instruction_bytes >= 0 ? iterated_frame(walk, &caller) : 0;
 }
 
+static void count_links(struct stack_tracker *tracker, bool seen) {
+    tracker->links_seen += seen;
+    if (tracker->links_seen < MAX_COUNTED)
+        return;
+    tracker->links_seen /= 2;
+    tracker->links_noted /= 2;
+}
+
+/* Whether it is to be noted that the top runs by itself. Frames outside of the chunks are noted when they can be
+ * vouched for, which is seldom where they come and go; that there were none is noted as seldom, or it would seem
+ * likelier. */
+static bool is_due(struct walk *walk) {
+    const struct stack_tracker *tracker = walk->tracker;
+    if (tracker->links_seen < LEAST_COUNTED)
+        return true;
+    return (uint64_t)walk_random(walk) * tracker->links_seen >> 32 < tracker->links_noted;
+}
+
 enum status outside_climb(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
     struct seen_call call = {.key = key_of(walk, NULL), .instruction_bytes = site_of(walk)};
@@ -306,11 +361,12 @@ enum status outside_climb(struct walk *walk) {
     TRY(walk_know_thread(walk));
     remote_addr innermost = walk->thread->frame;
     if (walk->top != SIZE_MAX && innermost == tracker->stack.frames[walk->top].address) {
-        if (!tracker->slow)
+        if (!tracker->slow && is_due(walk))
             seen_calls_note(walk_calls(walk), &call, false);
         return STATUS_OK;
     }
     bool outside = innermost != 0 && !walk_in_chunk(walk, innermost);
+    count_links(tracker, outside);
     enum status status = outside ? link_found(walk, innermost, NULL, NULL) : STATUS_NOT_FOUND;
     if (status != STATUS_NOT_FOUND)
         return status;

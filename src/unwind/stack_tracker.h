@@ -60,6 +60,9 @@ struct stack_tracker {
         remote_addr address;
         uint64_t executable; /* its code's, as it stands in a frame */
     } functions[TRACKER_FUNCTIONS];
+    /* Looks in which the innermost frame was outside of the chunks, and those in which it could be noted how. */
+    uint32_t links_seen;
+    uint32_t links_noted;
     uint32_t doubted;       /* a path through frames outside that was found when it was not known */
     unsigned doubted_times; /* so often in a row */
     /* The thread runs on while it is copied, and a copy that took longer than most, because the processors contended
@@ -68,6 +71,7 @@ struct stack_tracker {
     uint64_t usual_ticks; /* how long a copy takes: their median, about */
     bool slow;            /* the last one took longer */
     uint32_t random;
+    uint32_t learned_looks;      /* in so many looks it was noted what calls what */
     struct seen_calls own_calls; /* in quick ones */
     struct seen_calls *calls;    /* borrowed: set by the owner, who has several threads of the same code; or NULL */
 };

@@ -121,16 +121,33 @@ bool walk_stack_word(const struct walk *walk, const struct caller *caller, int i
     return true;
 }
 
-/* What a call has called is still in the caller's stack, just behind its end (opcode.h). Where it is the function of
- * another callee, the caller's bytes and the callee's are of different calls. */
+bool walk_called_word(const struct walk *walk, const struct caller *caller, uint64_t *called) {
+    if (!walk_stack_word(walk, caller, 0, called))
+        return false;
+    return *called != 0 || layout_minor(walk->layout) >= 13 || walk_stack_word(walk, caller, 1, called);
+}
+
+/* Where it is the function of another callee, the caller's bytes and the callee's are of different calls. */
 bool walk_called_this(const struct walk *walk, const struct caller *caller, const uint8_t *callee) {
-    uint64_t function = frame_untag(walk->layout, load_u64(callee + walk->layout->frame.f_funcobj));
     uint64_t called = 0;
-    if (!walk_stack_word(walk, caller, 0, &called))
-        return true;
-    if (called == 0 && layout_minor(walk->layout) < 13 && !walk_stack_word(walk, caller, 1, &called))
-        return true;
-    return called == function;
+    return !walk_called_word(walk, caller, &called) ||
+           called == frame_untag(walk->layout, load_u64(callee + walk->layout->frame.f_funcobj));
+}
+
+static struct seen_function *function_place(const struct walk *walk, remote_addr address) {
+    uint64_t hash = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    return &walk->tracker->functions[hash % TRACKER_FUNCTIONS];
+}
+
+void walk_remember_function(const struct walk *walk, const uint8_t *bytes, uint64_t executable) {
+    remote_addr function = frame_untag(walk->layout, load_u64(bytes + walk->layout->frame.f_funcobj));
+    if (function != 0)
+        *function_place(walk, function) = (struct seen_function){function, executable};
+}
+
+const struct seen_function *walk_find_function(const struct walk *walk, remote_addr address) {
+    const struct seen_function *seen = function_place(walk, address);
+    return address != 0 && seen->address == address ? seen : NULL;
 }
 
 uint32_t walk_random(struct walk *walk) {

@@ -67,8 +67,15 @@ void walk_set_path(struct walk *walk, size_t index);
 void walk_assume_site(struct walk *walk, int32_t instruction_bytes);
 /* The word of the caller's value stack at `index` behind its saved end; false when it is not in the copy. */
 bool walk_stack_word(const struct walk *walk, const struct caller *caller, int index, uint64_t *word);
+/* What the call that the caller stands on has called: that is still in the caller's stack, just behind its end
+ * (opcode.h). */
+bool walk_called_word(const struct walk *walk, const struct caller *caller, uint64_t *called);
 /* Whether the call that the caller stands on is of this callee, as far as the copies tell. */
 bool walk_called_this(const struct walk *walk, const struct caller *caller, const uint8_t *callee);
+/* Remembers the function of a frame, and what it executes. */
+void walk_remember_function(const struct walk *walk, const uint8_t *bytes, uint64_t executable);
+/* The function at an address, if it was seen to run lately; else NULL. */
+const struct seen_function *walk_find_function(const struct walk *walk, remote_addr address);
 /* Any number. */
 uint32_t walk_random(struct walk *walk);
 /* Reads the thread state if that was left out. */

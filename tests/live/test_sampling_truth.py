@@ -15,14 +15,14 @@ RATE_HZ = 5000
 SECONDS = 0.6
 
 # In parts of the samples taken. The aims are 0.00005 (0.0005 before 3.11). What is held here is what has been reached with
-# room to spare: up to 0.003 were seen on a quiet machine.
+# room to spare: that many are those of a fraction of a second, in which most is still to be learned.
 FEW = 20
-IMPOSSIBLE = {True: 0.05, False: 0.02}
+IMPOSSIBLE = {True: 0.05, False: 0.01}
 # Before 3.11 callers are read after the pointer to the innermost frame; where they called is learned first.
-MISPLACED = {True: 0.4, False: 0.03}
+MISPLACED = {True: 0.4, False: 0.02}
 DROPPED = 0.1
-# The aim is 0.015. Up to 0.2 was seen on a quiet machine (3.13, the innermost functions); the cause is not known yet.
-SHARE = 0.35
+# The aim is 0.015; where it is not reached, up to 0.2 was seen.
+SHARE = {True: 0.35, False: 0.2}
 
 
 def sample(pid, *options, rate_hz=RATE_HZ, seconds=SECONDS, prefix=()):
@@ -35,12 +35,16 @@ def shorten(stacks):
     return [(count, key[-300:]) for key, count in sorted(stacks.items(), key=lambda item: -item[1])[:5]]
 
 
-def is_open(python, program):
-    """Where running programs are not yet seen well enough: generators on the heap, and stacks that are deeper than can
-    be read before they are others. What stopping gives must be right there, too."""
-    if not python.at_least(3, 11):
-        return program in ("deep", "coroutines", "exceptions")
-    return program in ("deep", "generators", "delegation", "coroutines")
+def learns_slowly(python, program):
+    """Deep recursion before 3.11: who called whom at which depth is learned from what can be read in one go, and that is
+    little on a busy machine."""
+    return program == "deep" and not python.at_least(3, 11)
+
+
+def has_open_shares(python, program):
+    """Where the innermost functions are not yet seen as often as they are: generators on the heap are read later than what
+    runs them, and deep stacks later at their end."""
+    return program == "deep" or (program == "coroutines" and python.at_least(3, 11))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -53,7 +57,7 @@ def test_only_stacks_that_can_be(python, program):
     assert program == "deep" or running.total > 0
     assert not stopped.impossible, shorten(stopped.impossible)
     assert not stopped.misplaced, shorten(stopped.misplaced)
-    if is_open(python, program):
+    if learns_slowly(python, program):
         return
     allowed = max(FEW, IMPOSSIBLE[old] * running.total)
     assert sum(running.impossible.values()) <= allowed, shorten(running.impossible)
@@ -62,4 +66,4 @@ def test_only_stacks_that_can_be(python, program):
     if min(running.total, stopped.total) > 500:
         names = set(running.shares) | set(stopped.shares)
         off = {name: running.shares.get(name, 0) - stopped.shares.get(name, 0) for name in names}
-        assert all(abs(share) <= SHARE for share in off.values()), off
+        assert all(abs(share) <= SHARE[has_open_shares(python, program)] for share in off.values()), off
