@@ -18,6 +18,7 @@ TITLE = "Memory profilers: what they cost"
 CHURN_ROUNDS = (400, 1200)  # under callgrind; the difference is without start-up
 OBJECTS = 2_000_000
 THREADS = (1, 8)
+MEMORY_RUNS = 3
 LIMIT_S = 300
 STROBE = "strobe run"
 EXACT = "strobe run --memory exact"
@@ -102,12 +103,17 @@ def private_bytes(launcher, folder, objects):
     return json.loads(result.read_text())["private_bytes"]
 
 
+def median_private_bytes(launcher, folder, objects):
+    sizes = [private_bytes(launcher, folder, objects) for _ in range(MEMORY_RUNS)]
+    return None if None in sizes else statistics.median(sizes)
+
+
 def object_costs(bare, tools, folder):
     """{tool: (bytes for each object, fixed MB)}"""
-    base = [private_bytes(bare, folder, count) for count in (0, OBJECTS)]
+    base = [median_private_bytes(bare, folder, count) for count in (0, OBJECTS)]
     costs = {}
     for tool in tools:
-        sizes = [private_bytes(tool, folder, count) for count in (0, OBJECTS)]
+        sizes = [median_private_bytes(tool, folder, count) for count in (0, OBJECTS)]
         if None not in sizes:
             fixed = sizes[0] - base[0]
             costs[tool.name] = ((sizes[1] - base[1] - fixed) / OBJECTS, fixed / 1e6)
@@ -232,6 +238,6 @@ def run(context):
         + (f", free-threaded {free_threaded.version_text}" if free_threaded else "")
         + f". Times under the tool to times without, by turns, medians: of {plan.program_rounds} runs of "
         f"{plan.program_seconds:g} s of each program (strobe's of {plan.strobe_rounds}), of {plan.churn_runs} of the churn. Worst: which "
-        "program it is stands beside it. Memory: private pages of the process, with no object and with two million floats. "
+        "program it is stands beside it. Memory: private pages of the process that it has written to, with no object and with two million floats. "
         f"All tools with their defaults. This took: {took}.",
     ]

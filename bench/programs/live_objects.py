@@ -2,7 +2,8 @@
 
 usage: live_objects.py OBJECTS RESULT
 
-Writes {"private_bytes"} of the process to the file RESULT, as the kernel has it, when all are there.
+Writes {"private_bytes"} of the process to the file RESULT, as the kernel has it, when all are there. Clean pages of files are
+left out: whether they are private depends on who else runs.
 """
 
 import json
@@ -12,7 +13,7 @@ from pathlib import Path
 
 def private_bytes():
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
 
 
 def main():
