@@ -87,7 +87,6 @@ static enum status find_library(struct target *target, uint64_t now_ns) {
     if (target->library != NULL || target->interp_count == 0 || now_ns - target->opened_ns > LIBRARY_SEARCH_NS)
         return STATUS_OK;
     buffer_init(&folder, MAX_LIBRARY_BYTES);
-    /* The main interpreter is the oldest, the last in the list (Python/pystate.c). */
     const struct interp *first = &target->interps[target->interp_count - 1];
     if (library_read_folder(&target->runtime, first, &folder) == STATUS_OK)
         target->sampled.library = target->library = strdup(buffer_text(&folder));
@@ -241,6 +240,8 @@ static enum status add_interp(struct target *target, const struct interp *interp
 static enum status read_interps(struct target *target) {
     size_t old_count = target->interp_count, count = 0;
     remote_addr address = 0, left_behind = 0;
+    /* The main interpreter is the oldest, the last in the list (Python/pystate.c). */
+    remote_addr old_main = old_count > 0 ? target->interps[old_count - 1].address : 0;
     TRY(interp_first(&target->runtime, &address));
     while (address != 0 && count < MAX_INTERPRETERS) {
         struct interp interp;
@@ -262,6 +263,7 @@ static enum status read_interps(struct target *target) {
         address = interp.next;
         count++;
     }
+    target->restarted |= old_main != 0 && count > 0 && target->interps[count - 1].address != old_main;
     target->list_stale |= count != old_count;
     target->interp_count = count;
     return STATUS_OK;
@@ -270,8 +272,8 @@ static enum status read_interps(struct target *target) {
 static struct target_thread *find_thread(const struct target *target, const struct thread_state *state) {
     for (size_t i = 0; i < target->thread_count; i++) {
         struct target_thread *thread = target->threads[i];
-        if (thread->state.address == state->address && thread->state.thread_id == state->thread_id &&
-            thread->state.native_thread_id == state->native_thread_id)
+        if (thread->state.address == state->address && thread->interp == state->interp &&
+            thread->state.thread_id == state->thread_id && thread->state.native_thread_id == state->native_thread_id)
             return thread;
     }
     return NULL;

@@ -641,15 +641,15 @@ void Py_Initialize(void);
 int PyRun_SimpleStringFlags(const char *, void *);
 int Py_FinalizeEx(void);
 int main(void) {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         char text[400];
         snprintf(text, sizeof text,
                  "import os, time\\n"
                  "if %d == 0: os.write(1, b'ready\\\\n')\\n"
                  "def round%d():\\n"
-                 "  end = time.thread_time() + 0.15\\n"
+                 "  end = time.thread_time() + %s\\n"
                  "  while time.thread_time() < end: sum(range(100))\\n"
-                 "round%d()\\n", i, i, i);
+                 "round%d()\\n", i, i, i == 0 ? "0.1" : "0.8", i);
         Py_Initialize();
         PyRun_SimpleStringFlags(text, NULL);
         Py_FinalizeEx();
@@ -671,9 +671,9 @@ def test_an_interpreter_that_is_initialised_again(python, tmp_path):
     with subprocess.Popen([program], env={**os.environ, "PYTHONHOME": prefix}, stdout=subprocess.PIPE) as running:
         assert running.stdout.readline() == b"ready\n"
         told = strobe("attach", "-f", "json", "--no-capture", running.pid, cwd=tmp_path).json()
-    assert {row["function"] for row in told["functions"] if row["function"].startswith("round")} == {
-        "round0", "round1", "round2"
-    }  # fmt: skip
+    assert function_of(told, "round0")["total_samples"] > 0
+    # It takes a moment to find it again.
+    assert function_of(told, "round1")["total_wall_s"] > 0.2
 
 
 def test_each_thread_by_itself(python, tmp_path):
