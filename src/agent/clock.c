@@ -33,8 +33,8 @@ static uint64_t microseconds(struct timeval time) {
     return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
 }
 
-/* User and system time are the CPU time in two parts (cputime_adjust, kernel/sched/cputime.c, Linux 6.1), as the last tick
- * left it. */
+/* User and system time are the CPU time in two parts (cputime_adjust, kernel/sched/cputime.c, Linux 6.1), as the last
+ * tick left it. */
 struct clock_times clock_read_at_tick(void) {
     struct rusage usage = {0};
     getrusage(RUSAGE_THREAD, &usage);

@@ -14,8 +14,8 @@ struct clock_times {
 uint64_t clock_now_ns(void);
 uint64_t clock_cpu_ns(void);
 struct clock_times clock_read(void);
-/* The same, for where the kernel's clock has just ticked, as it has when a timer on a thread's CPU clock expires: with one
- * system call less, and to the microsecond. */
+/* The same, for where the kernel's clock has just ticked, as it has when a timer on a thread's CPU clock expires: with
+ * one system call less, and to the microsecond. */
 struct clock_times clock_read_at_tick(void);
 
 /* A timer of the kernel's that sends AGENT_SIGNAL with `value` to the calling thread whenever it has used another

@@ -71,8 +71,8 @@ static enum status stack_of(struct recorder *recorder, const struct sampled_proc
 }
 
 /* Measures that are 0 are left out, but for the first, which say that there is something to be measured. */
-static void put(struct recorder *recorder, struct capture_event *event, struct capture_value *values, enum capture_measure_id measure,
-                uint64_t amount) {
+static void put(struct recorder *recorder, struct capture_event *event, struct capture_value *values,
+                enum capture_measure_id measure, uint64_t amount) {
     bool is_variance = measure == CAPTURE_MEASURE_ALLOC_VARIANCE || measure == CAPTURE_MEASURE_COPY_VARIANCE;
     bool is_first = !recorder->told[measure] && !is_variance;
     recorder->told[measure] = true;
