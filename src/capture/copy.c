@@ -1,6 +1,7 @@
 #include "capture/copy.h"
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/map.h"
 
 #include <stdlib.h>
@@ -47,20 +48,6 @@ struct copy {
     uint64_t shift_ns; /* to be added to times; wraps */
 };
 
-static enum status reserve(void **array, size_t count, size_t *capacity, size_t item_bytes) {
-    if (count <= *capacity)
-        return STATUS_OK;
-    size_t wanted = *capacity > 0 ? *capacity : 64;
-    while (wanted < count)
-        wanted *= 2;
-    void *grown = realloc(*array, wanted * item_bytes);
-    if (grown == NULL)
-        return STATUS_FAILED;
-    *array = grown;
-    *capacity = wanted;
-    return STATUS_OK;
-}
-
 static bool is_interned(const struct copy *copy, const struct copied_id *known) {
     return known->id != 0 && known->epoch == capture_writer_epoch(copy->writer);
 }
@@ -74,9 +61,9 @@ static enum status on_epoch(void *context, uint32_t epoch) {
     (void)epoch;
     arena_release(&copy->texts);
     copy->string_count = copy->frame_count = copy->stack_count = 1;
-    TRY(reserve((void **)&copy->strings, 1, &copy->string_capacity, sizeof copy->strings[0]));
-    TRY(reserve((void **)&copy->frames, 1, &copy->frame_capacity, sizeof copy->frames[0]));
-    TRY(reserve((void **)&copy->stacks, 1, &copy->stack_capacity, sizeof copy->stacks[0]));
+    TRY(array_reserve((void **)&copy->strings, &copy->string_capacity, 1, sizeof copy->strings[0]));
+    TRY(array_reserve((void **)&copy->frames, &copy->frame_capacity, 1, sizeof copy->frames[0]));
+    TRY(array_reserve((void **)&copy->stacks, &copy->stack_capacity, 1, sizeof copy->stacks[0]));
     copy->strings[0] = (struct copied_string){0};
     copy->stacks[0] = (struct copied_stack){0};
     return STATUS_OK;
@@ -85,7 +72,8 @@ static enum status on_epoch(void *context, uint32_t epoch) {
 static enum status on_string(void *context, uint32_t id, struct capture_text text) {
     struct copy *copy = context;
     (void)id;
-    TRY(reserve((void **)&copy->strings, copy->string_count + 1, &copy->string_capacity, sizeof copy->strings[0]));
+    TRY(array_reserve((void **)&copy->strings, &copy->string_capacity, copy->string_count + 1,
+                      sizeof copy->strings[0]));
     const char *bytes = arena_copy_text(&copy->texts, text.bytes, text.size_bytes);
     if (bytes == NULL)
         return STATUS_FAILED;
@@ -96,7 +84,7 @@ static enum status on_string(void *context, uint32_t id, struct capture_text tex
 static enum status on_frame(void *context, uint32_t id, const struct capture_frame *frame) {
     struct copy *copy = context;
     (void)id;
-    TRY(reserve((void **)&copy->frames, copy->frame_count + 1, &copy->frame_capacity, sizeof copy->frames[0]));
+    TRY(array_reserve((void **)&copy->frames, &copy->frame_capacity, copy->frame_count + 1, sizeof copy->frames[0]));
     copy->frames[copy->frame_count++] = (struct copied_frame){.frame = *frame};
     return STATUS_OK;
 }
@@ -104,7 +92,7 @@ static enum status on_frame(void *context, uint32_t id, const struct capture_fra
 static enum status on_stack(void *context, uint32_t id, uint32_t parent, uint32_t frame) {
     struct copy *copy = context;
     (void)id;
-    TRY(reserve((void **)&copy->stacks, copy->stack_count + 1, &copy->stack_capacity, sizeof copy->stacks[0]));
+    TRY(array_reserve((void **)&copy->stacks, &copy->stack_capacity, copy->stack_count + 1, sizeof copy->stacks[0]));
     copy->stacks[copy->stack_count++] =
         (struct copied_stack){.parent = parent, .frame = frame, .depth = copy->stacks[parent].depth + 1};
     return STATUS_OK;
@@ -138,7 +126,7 @@ static enum status intern_frame(struct copy *copy, uint32_t *id) {
 static enum status intern_path(struct copy *copy, uint32_t *id) {
     size_t length = 0;
     uint32_t at = *id;
-    TRY(reserve((void **)&copy->path, copy->stacks[at].depth, &copy->path_capacity, sizeof copy->path[0]));
+    TRY(array_reserve((void **)&copy->path, &copy->path_capacity, copy->stacks[at].depth, sizeof copy->path[0]));
     for (; at != 0 && !is_interned(copy, &copy->stacks[at].in_writer); at = copy->stacks[at].parent)
         copy->path[length++] = at;
     *id = at != 0 ? copy->stacks[at].in_writer.id : 0;

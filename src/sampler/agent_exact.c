@@ -1,5 +1,7 @@
 #include "sampler/agent_exact.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 
 enum { MAX_SITES = 1 << 19, MAX_CELLS = 1 << 21, MAX_SLOTS = 1024 };
@@ -11,18 +13,6 @@ void agent_exact_release(struct agent_exact *exact) {
     free(exact->sites);
 }
 
-static enum status reserve(void **items, size_t *capacity, size_t count, size_t item_bytes) {
-    if (count <= *capacity)
-        return STATUS_OK;
-    size_t wanted = *capacity > 0 ? *capacity * 2 : 256;
-    void *grown = realloc(*items, wanted * item_bytes);
-    if (grown == NULL)
-        return STATUS_FAILED;
-    *items = grown;
-    *capacity = wanted;
-    return STATUS_OK;
-}
-
 static enum status find_site(struct agent_exact *exact, uint32_t number, uint32_t *index) {
     uint64_t known = 0;
     if (map_get(&exact->numbers, number, &known)) {
@@ -31,7 +21,7 @@ static enum status find_site(struct agent_exact *exact, uint32_t number, uint32_
     }
     if (number == 0 || exact->site_count == MAX_SITES)
         return STATUS_DAMAGED;
-    TRY(reserve((void **)&exact->sites, &exact->site_capacity, exact->site_count + 1, sizeof exact->sites[0]));
+    TRY(array_reserve((void **)&exact->sites, &exact->site_capacity, exact->site_count + 1, sizeof exact->sites[0]));
     TRY(map_set(&exact->numbers, number, exact->site_count));
     *index = (uint32_t)exact->site_count++;
     exact->sites[*index] = (struct agent_exact_site){0};
@@ -65,7 +55,7 @@ static enum status find_cell(struct agent_exact *exact, uint32_t slot, uint32_t 
     }
     if (exact->cell_count == MAX_CELLS)
         return STATUS_DAMAGED;
-    TRY(reserve((void **)&exact->cells, &exact->cell_capacity, exact->cell_count + 1, sizeof exact->cells[0]));
+    TRY(array_reserve((void **)&exact->cells, &exact->cell_capacity, exact->cell_count + 1, sizeof exact->cells[0]));
     TRY(map_set(&exact->index, key, exact->cell_count));
     *cell = &exact->cells[exact->cell_count++];
     **cell = (struct agent_exact_cell){.site = site};

@@ -3,6 +3,8 @@
  * however many sites there are, and a maximum costs nothing. */
 #include "sampler/agent_heap.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 
 enum { MAX_PARTS = 1 << 22, MAX_SITES = 1 << 18, COUNT_UNIT = 1024 };
@@ -14,24 +16,10 @@ void agent_heap_release(struct agent_heap *heap) {
     free(heap->site_of_path);
 }
 
-static enum status reserve(void **items, size_t *capacity, size_t count, size_t item_bytes) {
-    if (count <= *capacity)
-        return STATUS_OK;
-    size_t wanted = *capacity > 0 ? *capacity * 2 : 64;
-    while (wanted < count)
-        wanted *= 2;
-    void *grown = realloc(*items, wanted * item_bytes);
-    if (grown == NULL)
-        return STATUS_FAILED;
-    *items = grown;
-    *capacity = wanted;
-    return STATUS_OK;
-}
-
 static enum status add_site(struct agent_heap *heap, uint32_t path, uint32_t *index) {
     if (heap->site_count == MAX_SITES)
         return STATUS_LIMIT;
-    TRY(reserve((void **)&heap->sites, &heap->site_capacity, heap->site_count + 1, sizeof heap->sites[0]));
+    TRY(array_reserve((void **)&heap->sites, &heap->site_capacity, heap->site_count + 1, sizeof heap->sites[0]));
     *index = (uint32_t)heap->site_count++;
     heap->sites[*index] = (struct agent_heap_site){.path = path};
     heap->site_of_path[path] = *index + 1;
@@ -40,7 +28,8 @@ static enum status add_site(struct agent_heap *heap, uint32_t path, uint32_t *in
 
 static enum status find_site(struct agent_heap *heap, uint32_t path, uint32_t *index) {
     size_t known = heap->path_capacity;
-    TRY(reserve((void **)&heap->site_of_path, &heap->path_capacity, (size_t)path + 1, sizeof heap->site_of_path[0]));
+    TRY(array_reserve((void **)&heap->site_of_path, &heap->path_capacity, (size_t)path + 1,
+                      sizeof heap->site_of_path[0]));
     for (; known < heap->path_capacity; known++)
         heap->site_of_path[known] = 0;
     if (heap->site_of_path[path] == 0)
@@ -57,7 +46,7 @@ static enum status add_part(struct agent_heap *heap, uint32_t *index) {
     }
     if (heap->part_count == MAX_PARTS)
         return STATUS_LIMIT;
-    TRY(reserve((void **)&heap->parts, &heap->part_capacity, heap->part_count + 1, sizeof heap->parts[0]));
+    TRY(array_reserve((void **)&heap->parts, &heap->part_capacity, heap->part_count + 1, sizeof heap->parts[0]));
     *index = (uint32_t)heap->part_count++;
     return STATUS_OK;
 }

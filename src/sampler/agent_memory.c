@@ -1,5 +1,6 @@
 #include "sampler/agent_memory.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "sampler/agent_thread.h"
 
@@ -62,20 +63,6 @@ void agent_allocations_release(struct agent_allocations *allocations) {
     free(allocations->items);
 }
 
-static enum status reserve(void **items, size_t *capacity, size_t count, size_t item_bytes) {
-    if (count <= *capacity)
-        return STATUS_OK;
-    size_t wanted = *capacity > 0 ? *capacity * 2 : 64;
-    while (wanted < count)
-        wanted *= 2;
-    void *grown = realloc(*items, wanted * item_bytes);
-    if (grown == NULL)
-        return STATUS_FAILED;
-    *items = grown;
-    *capacity = wanted;
-    return STATUS_OK;
-}
-
 /* ------------------------------------------------------------------------------------------------ paths ------- */
 
 /* That of the frames that the thread shows, from the first one on whose path is not known. */
@@ -91,7 +78,7 @@ static enum status path_of_frames(struct agent_memory *memory, const struct agen
 }
 
 static enum status own_path(struct agent_memory *memory, struct agent_thread *thread, uint32_t *path) {
-    TRY(reserve((void **)&thread->paths, &thread->path_capacity, thread->count + 1, sizeof thread->paths[0]));
+    TRY(array_reserve((void **)&thread->paths, &thread->path_capacity, thread->count + 1, sizeof thread->paths[0]));
     TRY(path_of_frames(memory, thread, thread->path_count, thread->paths, path));
     thread->path_count = thread->count;
     return STATUS_OK;
@@ -138,8 +125,8 @@ static enum status take_path(struct agent_memory *memory, struct agent_thread *t
 static enum status sums_of(struct agent_allocations *allocations, uint32_t path, struct sample_allocation **sums) {
     uint64_t known = 0;
     if (!map_get(&allocations->index, path, &known)) {
-        TRY(reserve((void **)&allocations->items, &allocations->capacity, allocations->count + 1,
-                    sizeof allocations->items[0]));
+        TRY(array_reserve((void **)&allocations->items, &allocations->capacity, allocations->count + 1,
+                          sizeof allocations->items[0]));
         TRY(map_set(&allocations->index, path, allocations->count));
         known = allocations->count++;
         allocations->items[known] = (struct sample_allocation){.path = path};
@@ -168,7 +155,8 @@ static enum status enqueue(struct agent_memory *memory, struct agent_heap_event 
     if (!is_plausible(event->footprint_bytes))
         event->footprint_bytes = 0;
     event->order = memory->order++;
-    TRY(reserve((void **)&memory->queue, &memory->queue_capacity, memory->queue_count + 1, sizeof memory->queue[0]));
+    TRY(array_reserve((void **)&memory->queue, &memory->queue_capacity, memory->queue_count + 1,
+                      sizeof memory->queue[0]));
     memory->queue[memory->queue_count++] = *event;
     return STATUS_OK;
 }
@@ -435,7 +423,7 @@ static enum status collect_change(struct agent_memory *memory, uint32_t path, st
                                   const struct sample_held *held, size_t *count) {
     if (!differs(held, told))
         return STATUS_OK;
-    TRY(reserve((void **)&memory->changes, &memory->change_capacity, *count + 1, sizeof memory->changes[0]));
+    TRY(array_reserve((void **)&memory->changes, &memory->change_capacity, *count + 1, sizeof memory->changes[0]));
     memory->changes[(*count)++] = (struct sample_change){.path = path, .before = *told, .now = *held};
     *told = *held;
     return STATUS_OK;

@@ -1,5 +1,6 @@
 #include "sampler/agent_session.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "sampler/agent_process.h"
 
@@ -132,18 +133,6 @@ static uint64_t key_of(const char *name) {
     return (uint64_t)pid << 32 | incarnation;
 }
 
-static enum status reserve(void **items, size_t *capacity, size_t count, size_t item_bytes) {
-    if (count <= *capacity)
-        return STATUS_OK;
-    size_t wanted = *capacity > 0 ? *capacity * 2 : 8;
-    void *grown = realloc(*items, wanted * item_bytes);
-    if (grown == NULL)
-        return STATUS_FAILED;
-    *items = grown;
-    *capacity = wanted;
-    return STATUS_OK;
-}
-
 static void note_file(void *context, const char *name) {
     struct agent_session *session = context;
     pid_t pid = 0;
@@ -152,8 +141,8 @@ static void note_file(void *context, const char *name) {
     if (!agent_folder_parse_name(name, &pid, &incarnation) || map_get(&session->files, key_of(name), &ignored) ||
         session->pending_count >= MAX_PENDING || session->news_status != STATUS_OK)
         return;
-    session->news_status = reserve((void **)&session->pending, &session->pending_capacity, session->pending_count + 1,
-                                   sizeof session->pending[0]);
+    session->news_status = array_reserve((void **)&session->pending, &session->pending_capacity,
+                                         session->pending_count + 1, sizeof session->pending[0]);
     if (session->news_status == STATUS_OK)
         session->news_status = map_set(&session->files, key_of(name), 1);
     if (session->news_status != STATUS_OK)
@@ -212,8 +201,8 @@ static enum status take_region(struct agent_session *session, const char *name, 
     if (status == STATUS_OK)
         status = map_set(&session->seen, (uint64_t)process->sampled.pid, HAD_AGENT);
     if (status == STATUS_OK)
-        status = reserve((void **)&session->processes, &session->capacity, session->count + 1,
-                         sizeof(struct agent_process *));
+        status = array_reserve((void **)&session->processes, &session->capacity, session->count + 1,
+                               sizeof(struct agent_process *));
     if (status != STATUS_OK || session->count == MAX_PROCESSES) {
         enum status freed = agent_process_free(process, session->sink);
         return status == STATUS_OK ? freed : status;

@@ -1,5 +1,7 @@
 #include "sampler/agent_sites.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,21 +15,9 @@ static struct agent_code *code_of(const struct sample_frame *frame) {
     return (struct agent_code *)(uintptr_t)frame->code;
 }
 
-static enum status reserve(void **items, size_t *capacity, size_t count, size_t item_bytes) {
-    if (count <= *capacity)
-        return STATUS_OK;
-    size_t wanted = *capacity > 0 ? *capacity * 2 : 64;
-    void *grown = realloc(*items, wanted * item_bytes);
-    if (grown == NULL)
-        return STATUS_FAILED;
-    *items = grown;
-    *capacity = wanted;
-    return STATUS_OK;
-}
-
 enum status agent_sites_init(struct agent_sites *sites, struct agent_codes *codes, uint32_t serial) {
     *sites = (struct agent_sites){.codes = codes, .told.serial = serial};
-    TRY(reserve((void **)&sites->paths, &sites->path_capacity, 1, sizeof sites->paths[0]));
+    TRY(array_reserve((void **)&sites->paths, &sites->path_capacity, 1, sizeof sites->paths[0]));
     sites->paths[0] = (struct sample_path){0};
     sites->told.paths = sites->paths;
     sites->told.path_count = 1;
@@ -81,7 +71,8 @@ static struct digest place_of(const struct sample_frame *frame) {
 static enum status add_frame(struct agent_sites *sites, const struct sample_frame *frame, uint32_t *number) {
     if (sites->frame_count == MAX_FRAMES)
         return STATUS_LIMIT;
-    TRY(reserve((void **)&sites->frames, &sites->frame_capacity, sites->frame_count + 1, sizeof sites->frames[0]));
+    TRY(array_reserve((void **)&sites->frames, &sites->frame_capacity, sites->frame_count + 1,
+                      sizeof sites->frames[0]));
     sites->told.frames = sites->frames;
     TRY(digest_map_set(&sites->places, place_of(frame), (uint32_t)sites->frame_count + 1));
     sites->frames[sites->frame_count] = *frame;
@@ -116,7 +107,8 @@ static enum status enter(struct agent_sites *sites, uint32_t caller, const struc
         return STATUS_OK;
     if (sites->told.path_count == MAX_PATHS)
         return STATUS_LIMIT;
-    TRY(reserve((void **)&sites->paths, &sites->path_capacity, sites->told.path_count + 1, sizeof sites->paths[0]));
+    TRY(array_reserve((void **)&sites->paths, &sites->path_capacity, sites->told.path_count + 1,
+                      sizeof sites->paths[0]));
     sites->told.paths = sites->paths;
     TRY(digest_map_set(&sites->children, key, (uint32_t)sites->told.path_count));
     *path = (uint32_t)sites->told.path_count++;

@@ -1,5 +1,6 @@
 #include "sampler/agent_thread.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -36,20 +37,6 @@ void agent_thread_release(struct agent_thread *thread, struct agent_codes *codes
     free(thread->raw);
     free(thread->frames);
     free(thread->paths);
-}
-
-static enum status reserve(void **items, size_t *capacity, size_t count, size_t item_bytes) {
-    if (count <= *capacity)
-        return STATUS_OK;
-    size_t wanted = *capacity > 0 ? *capacity : 32;
-    while (wanted < count)
-        wanted *= 2;
-    void *grown = realloc(*items, wanted * item_bytes);
-    if (grown == NULL)
-        return STATUS_FAILED;
-    *items = grown;
-    *capacity = wanted;
-    return STATUS_OK;
 }
 
 static struct agent_code *known_code(const struct agent_thread *thread, uint64_t address) {
@@ -93,7 +80,7 @@ static enum status take_frames(struct agent_thread *thread, const struct agent_r
     }
     cut_raw(thread, reading->codes, kept - thread->gap);
     *common = thread->raw_count;
-    TRY(reserve((void **)&thread->raw, &thread->raw_capacity, thread->raw_count + count, sizeof thread->raw[0]));
+    TRY(array_reserve((void **)&thread->raw, &thread->raw_capacity, thread->raw_count + count, sizeof thread->raw[0]));
     for (size_t i = count; i-- > 0;) {
         struct agent_code *code = frames[i].kind == WIRE_FRAME_PYTHON ? known_code(thread, frames[i].code) : NULL;
         push_raw(thread, code, frames[i].instruction_bytes, frames[i].kind);
@@ -127,8 +114,8 @@ static enum status show_frames(struct agent_thread *thread, const struct agent_r
     size_t gap = thread->gap > 0 ? 1 : 0;
     size_t count = common > 0 ? thread->raw[common - 1].shown : gap;
     note_unchanged(thread, count < thread->count ? count : thread->count);
-    TRY(reserve((void **)&thread->frames, &thread->capacity, count + thread->raw_count - common + 1,
-                sizeof thread->frames[0]));
+    TRY(array_reserve((void **)&thread->frames, &thread->capacity, count + thread->raw_count - common + 1,
+                      sizeof thread->frames[0]));
     if (gap > 0)
         thread->frames[0] = cut;
     for (size_t i = common; i < thread->raw_count; i++) {

@@ -1,5 +1,6 @@
 #include "sampler/roster.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/map.h"
 
@@ -55,18 +56,6 @@ struct roster {
 
 static struct side *side_of(struct sample_sink *sink) {
     return (struct side *)sink;
-}
-
-static enum status reserve(void **items, size_t *capacity, size_t count) {
-    if (count <= *capacity)
-        return STATUS_OK;
-    size_t wanted = *capacity > 0 ? *capacity * 2 : 8;
-    void *grown = realloc(*items, wanted * sizeof(void *));
-    if (grown == NULL)
-        return STATUS_FAILED;
-    *items = grown;
-    *capacity = wanted;
-    return STATUS_OK;
 }
 
 /* Threads. */
@@ -130,7 +119,8 @@ static struct roster_thread *find_thread(const struct roster_process *process, u
 
 static enum status add_thread(struct roster_process *process, const struct sampled_thread *told,
                               struct roster_thread **result) {
-    TRY(reserve((void **)&process->threads, &process->thread_capacity, process->thread_count + 1));
+    TRY(array_reserve((void **)&process->threads, &process->thread_capacity, process->thread_count + 1,
+                      sizeof(void *)));
     struct roster_thread *thread = calloc(1, sizeof *thread);
     if (thread == NULL)
         return STATUS_FAILED;
@@ -263,7 +253,7 @@ static void note_company(struct roster_process *process, uint64_t now_ns) {
 
 static enum status add_process(struct roster *roster, const struct sampled_process *told,
                                struct roster_process **result) {
-    TRY(reserve((void **)&roster->processes, &roster->capacity, roster->count + 1));
+    TRY(array_reserve((void **)&roster->processes, &roster->capacity, roster->count + 1, sizeof(void *)));
     struct roster_process *process = calloc(1, sizeof *process);
     if (process == NULL)
         return STATUS_FAILED;
