@@ -14,7 +14,7 @@ enum {
     /* Calls of C that are counted as calls, on top of those that are always there. */
     MAX_MORE_SURPLUS = 8,
     /* What was seen so many times more often is believed against what the count of calls says. */
-    DEPTH_RATIO = 4,
+    DEPTH_RATIO = 2,
     /* Of a chain that was put together from what was read and what was recalled, so many frames are to have been read
      * for it to be remembered. */
     LEAST_BELIEVED = 4,
@@ -316,13 +316,15 @@ static size_t list_believed(struct linked_tracker *tracker, const struct code *c
  * call just before it says which frame is the innermost, and calls of C, too. But then what the number says was seen
  * far more seldom. */
 static uint32_t recall_about(struct linked_tracker *tracker, const struct code *const *codes, size_t count,
-                             size_t depth) {
+                             size_t depth, bool known) {
     const size_t depths[] = {depth, depth - (depth > 0), depth + 1};
     uint64_t most = 0;
     uint32_t found = 0;
     for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++) {
         uint64_t times = 0;
         uint32_t link = seen_chains_recall(&tracker->chains, codes, count, depths[i], tracker->random, &times);
+        if (i == 0 && link == 0 && known)
+            return 0;
         if (link == 0 || times <= most * DEPTH_RATIO)
             continue;
         most = times;
@@ -337,12 +339,16 @@ static enum status recall_callers(struct linked_tracker *tracker) {
     const struct code *codes[MAX_BELIEVED];
     size_t count = list_believed(tracker, codes), depth = tracker->recursion_depth;
     uint64_t times = 0;
+    if (count == 0)
+        return STATUS_TORN;
     tracker->random = tracker->random * 1664525 + 1013904223;
     tracker->chain_count = count;
-    tracker->recalled = recall_about(tracker, codes, count, depth);
+    tracker->recalled = recall_about(tracker, codes, count, depth, true);
     for (size_t i = 1; i < count && i <= depth && tracker->recalled == 0; i++)
         tracker->recalled =
             seen_chains_recall(&tracker->chains, codes + i, count - i, depth - i, tracker->random, &times);
+    if (tracker->recalled == 0)
+        tracker->recalled = recall_about(tracker, codes, count, depth, false);
     return tracker->recalled != 0 ? STATUS_OK : STATUS_TORN;
 }
 
