@@ -70,7 +70,8 @@ struct target {
     uint64_t epoch_ns;
     uint64_t lost_ns; /* since when it is `lost` */
     bool started;
-    bool lost; /* no Python was found when last looked for: it has exec'd something else */
+    bool lost;           /* no Python was found when last looked for: it has exec'd something else */
+    size_t unborn_count; /* at the last listing */
     bool listed_once;
     bool list_stale; /* threads came or went */
     bool restarted;  /* the interpreter was finalised and initialised again */
@@ -301,8 +302,8 @@ struct listing {
     struct thread_names names;
     struct system_threads system;
     struct native_ids native_ids;
-    bool read_again; /* the system's threads were */
-    bool unsettled;  /* there are threads of which not all is known yet */
+    bool read_again;     /* the system's threads were */
+    size_t unborn_count; /* thread states that have run nothing yet */
     uint64_t now_ns;
 };
 
@@ -401,7 +402,7 @@ static enum status list_interp(struct listing *listing) {
         }
         address = state.next;
         if (known == NULL && is_unborn(target, &state)) {
-            listing->unsettled = true;
+            listing->unborn_count++;
             continue;
         }
         TRY(known != NULL ? rename_thread(listing, known) : start_thread(listing, &state));
@@ -434,12 +435,16 @@ static enum status end_unlisted(struct target *target) {
 /* A thread gets its name some time after it has begun, and nothing that is read all the time tells when. Soon at first,
  * then ever less often: there are threads that have none. */
 static void plan_next_listing(struct target *target, const struct listing *listing) {
-    bool unsettled = listing->unsettled;
+    bool unsettled = listing->unborn_count > 0;
+    /* Some are never born: those of threads that call Python now and then. */
+    if (listing->unborn_count > target->unborn_count)
+        target->settle_ns = SETTLE_FIRST_NS;
+    target->unborn_count = listing->unborn_count;
     for (size_t i = 0; i < target->thread_count && !unsettled; i++)
         unsettled = target->threads[i]->sampled.name == NULL;
     target->list_period_ns = unsettled && target->settle_ns < LIST_PERIOD_NS ? target->settle_ns : LIST_PERIOD_NS;
     target->settle_ns = target->settle_ns < LIST_PERIOD_NS ? target->settle_ns * 2 : LIST_PERIOD_NS;
-    bool young = listing->now_ns - target->sampled.start_ns < YOUNG_NS;
+    bool young = listing->now_ns - target->opened_ns < YOUNG_NS;
     if (young && target->list_period_ns > YOUNG_LIST_PERIOD_NS)
         target->list_period_ns = YOUNG_LIST_PERIOD_NS;
 }
@@ -534,6 +539,9 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
         TRY(end_all_threads(target));
         TRY(forget_code(target));
         target->list_stale = true;
+        /* Its first thread is about to be born. */
+        target->opened_ns = now_ns;
+        target->settle_ns = SETTLE_FIRST_NS;
     }
     target->restarted = false;
     TRY(find_library(target, now_ns));
