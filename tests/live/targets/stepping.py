@@ -338,6 +338,7 @@ def odd_names():
 
 
 kept = []
+telling = threading.Event()
 
 
 def describe(code, into):
@@ -376,6 +377,7 @@ def describe(code, into):
 def tell():
     """In a thread of its own: the program's may be where exceptions end in nothing, or have no room for one more call."""
     signal.sigwait([signal.SIGINT])
+    telling.set()
     sys.setrecursionlimit(1000)
     codes = {}
     for thing in gc.get_objects():
@@ -409,7 +411,13 @@ def main():
     begin = functools.partial(walk.walk_begin, folder.encode(), int(steps), 0, 0)
     if name not in ("greenlets", "odd_names", "short_lived"):
         begin()
-    program()  # -> PROGRAM
+    try:
+        program()  # -> PROGRAM
+    except SystemError:
+        # The interpreter cannot grow a tuple that gc.get_objects() has laid its hands on.
+        if not telling.is_set():
+            raise
+        threading.Event().wait()
 
 
 main()  # -> main
