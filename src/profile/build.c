@@ -318,9 +318,24 @@ static void classify_frames(struct profile *profile) {
     }
 }
 
+/* A process that was never seen to run took no CPU time, in none of its parts where others' has parts. */
+static void finish_cpu(struct profile *profile) {
+    static const enum measure TAKEN[] = {MEASURE_CPU_NS,        MEASURE_SAMPLES,       MEASURE_CPU_PYTHON_NS,
+                                         MEASURE_CPU_NATIVE_NS, MEASURE_CPU_KERNEL_NS, MEASURE_WAIT_NS};
+    for (uint32_t process = 0; process < profile->process_count; process++) {
+        if (profile->processes[process].mode != CAPTURE_MODE_CPU ||
+            profile_process_has(profile, process, MEASURE_CPU_NS))
+            continue;
+        for (size_t i = 0; i < sizeof TAKEN / sizeof TAKEN[0]; i++)
+            if (profile->columns[TAKEN[i]] != NULL)
+                profile->processes[process].taken |= UINT32_C(1) << TAKEN[i];
+    }
+}
+
 void builder_finish(struct profile *profile) {
     classify_frames(profile);
     builder_finish_memory(profile);
+    finish_cpu(profile);
     profile->counters = (struct capture_counters){0};
     for (size_t i = 0; i < profile->process_count; i++) {
         const struct capture_counters *of_one = &profile->processes[i].counters;
