@@ -15,22 +15,21 @@
 /* As shells say it. */
 enum { EXIT_CANNOT_EXECUTE = 126, EXIT_NOT_FOUND = 127 };
 
-static const char help[] =
-    "Usage: strobe run [OPTIONS] SCRIPT.py [ARGS]\n"
-    "       strobe run [OPTIONS] -m MODULE [ARGS]\n"
-    "       strobe run [OPTIONS] -c CODE [ARGS]\n"
-    "       strobe run [OPTIONS] -- COMMAND [ARGS]\n"
-    "\n"
-    "Runs a program with an agent in it and in the processes that it starts, then reports\n"
-    "to standard error. The program's streams, signals and exit status are its own.\n"
-    "Scripts, modules and code are run by the python3 that is first on PATH.\n"
-    "\n"
-    "  --memory HOW       exact: count every allocation; off (default: sampled)\n"
-    "  --cpu-only         as --memory off\n"
-    "  --on-demand        sample from 'strobe start PID' on, not from the start\n"
-    "  --progress         say what is going on while it runs\n"
-    "  --no-agent         load nothing into the program: sample it from outside\n"
-    "  --no-children      do not sample the processes that it starts\n";
+static const char help[] = "Usage: strobe run [OPTIONS] SCRIPT.py [ARGS]\n"
+                           "       strobe run [OPTIONS] -m MODULE [ARGS]\n"
+                           "       strobe run [OPTIONS] -c CODE [ARGS]\n"
+                           "       strobe run [OPTIONS] -- COMMAND [ARGS]\n"
+                           "\n"
+                           "Runs a program with an agent in it and in the processes that it starts, then reports\n"
+                           "to standard error. The program's streams, signals and exit status are its own.\n"
+                           "Scripts, modules and code are run by the python3 that is first on PATH.\n"
+                           "\n"
+                           "  --memory HOW       exact: count every allocation; off (default: sampled)\n"
+                           "  --cpu-only         as --memory off\n"
+                           "  --on-demand        sample from 'strobe start PID' on, not from the start\n"
+                           "  --progress         say what is going on while it runs\n"
+                           "  --no-agent         load nothing into the program: sample it from outside\n"
+                           "  --no-children      do not sample the processes that it starts\n";
 
 enum { OPTION_NO_AGENT = 256, OPTION_ON_DEMAND, OPTION_PROGRESS, OPTION_CPU_ONLY, OPTION_MEMORY };
 

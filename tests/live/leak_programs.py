@@ -307,7 +307,7 @@ LEAKING = {
 history = []
 def handle(request):
     churn(1)
-    history.append(bytes(200_000)) #leak
+    history.append(bytes(600_000)) #leak
 for i, at in enumerate(steps()):
     handle(i)
 """,
@@ -324,7 +324,7 @@ import types
 registry = types.ModuleType('registry')
 registry.known = {}
 def register(number):
-    registry.known[number] = bytearray(150_001) #leak
+    registry.known[number] = bytearray(600_001) #leak
 for i, at in enumerate(steps()):
     register(i)
     churn(1)
@@ -333,7 +333,7 @@ for i, at in enumerate(steps()):
 def make():
     seen = []
     def handle(request):
-        seen.append([request] * 20_000) #leak
+        seen.append([request] * 60_000) #leak
         return churn(1)
     return handle
 handle = make()
@@ -343,7 +343,7 @@ for at in steps():
     "in a cache without a limit": """
 @functools.lru_cache(maxsize=None)
 def render(request):
-    return 'x' * 200_000 #leak
+    return 'x' * 600_000 #leak
 for i, at in enumerate(steps()):
     render(i)
     churn(1)
@@ -354,7 +354,7 @@ class Node:
 gc.disable()
 def parse():
     node = Node()
-    node.me, node.text = node, bytes(200_000) #leak
+    node.me, node.text = node, bytes(600_000) #leak
 for at in steps():
     parse()
     churn(1)
@@ -364,7 +364,7 @@ import ctypes
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 def call():
-    block = libc.malloc(200_000) #leak
+    block = libc.malloc(600_000) #leak
 for at in steps():
     call()
     churn(1)
@@ -372,7 +372,7 @@ for at in steps():
     "slowly, among much that comes and goes": """
 kept = []
 def handle(n):
-    made = [bytes(250_000) for _ in range(n)] #leak
+    made = [bytes(600_000) for _ in range(n)] #leak
     kept.append(made.pop())
 for at in steps():
     for _ in range(4):
@@ -382,7 +382,7 @@ for at in steps():
     "in threads": """
 kept = []
 def job():
-    kept.append(bytes(150_000)) #leak
+    kept.append(bytes(500_000)) #leak
 for at in steps():
     thread = threading.Thread(target=job)
     thread.start()
@@ -402,7 +402,7 @@ kept = []
 def load():
     return [bytes(100_000) for _ in range(200)]
 def handle():
-    kept.append(bytes(200_000)) #leak
+    kept.append(bytes(600_000)) #leak
     churn(1)
 tables = load()
 for at in steps():
