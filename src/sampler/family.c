@@ -30,6 +30,8 @@ struct member {
     bool started;          /* the sink knows of it */
     bool patient;          /* not given up while it lives */
     uint64_t born_ns;      /* when it was forked or exec'd */
+    uint64_t forked_ns;    /* by the kernel's word, as it comes; 0: not known */
+    uint64_t program_ns;   /* when it became what it is: the same, or of its last exec */
     uint64_t pause_ns;     /* between the next two tries */
     uint64_t due_ns;       /* of the next try, or of the start; UINT64_MAX: of neither */
     uint64_t missed_before;
@@ -121,7 +123,15 @@ static void reset_tries(struct family *family, struct member *member, uint64_t n
     set_due(family, member, now_ns);
 }
 
+/* What it did before it became this program is not this program's. */
+static void tell_birth(const struct family *family, const struct member *member) {
+    if (member->forked_ns != 0 && member->program_ns >= member->forked_ns && family->events != NULL &&
+        process_events_complete(family->events))
+        target_note_birth(member->target, member->program_ns - member->forked_ns);
+}
+
 static enum status start_member(struct family *family, struct member *member, struct error *error) {
+    tell_birth(family, member);
     TRY(target_start(member->target, family->next_number, error));
     family->next_number++;
     member->started = true;
@@ -151,6 +161,7 @@ enum status family_expect(struct family *family, pid_t pid, struct error *error)
     if (add_member(family, pid, 0, &member) != STATUS_OK)
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     member->patient = true;
+    member->forked_ns = member->program_ns = clock_monotonic_ns();
     reset_tries(family, member, clock_monotonic_ns());
     return STATUS_OK;
 }
@@ -275,11 +286,15 @@ static enum status take_event(struct family *family, const struct process_event 
     if (event->kind == PROCESS_EXITED)
         return member != NULL ? take_end(family, index) : STATUS_OK;
     if (member != NULL)
+        member->program_ns = event->time_ns;
+    if (member != NULL)
         return event->kind == PROCESS_EXECED ? take_exec(family, member, now_ns) : STATUS_OK;
     enum status status = add_member(family, event->pid, event->parent_pid, &member);
     if (status != STATUS_OK)
         return status == STATUS_LIMIT ? STATUS_OK : status;
     reset_tries(family, member, now_ns);
+    member->forked_ns = event->kind == PROCESS_FORKED ? event->time_ns : 0;
+    member->program_ns = event->time_ns;
     /* At once: a short life may be over before the next event is taken. */
     bool gone = false;
     TRY(attend_member(family, member, now_ns, &gone));
