@@ -285,6 +285,41 @@ def test_a_program_that_execs_itself(python, tmp_path):
     assert seconds[order[0]]["after"] == pytest.approx(0.1, abs=2 * TICK_S)
 
 
+SHORT = BURN + """
+import json
+def leave(): os._exit(0)
+def child(out):
+    before = time.process_time()
+    burn(0.003)
+    os.write(out, json.dumps([before, time.process_time()]).encode())
+    leave()
+told = {}
+for _ in range(50):
+    end, out = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        child(out)
+    os.close(out)
+    told[pid] = json.loads(os.read(end, 1000))
+    os.close(end)
+    os.waitpid(pid, 0)
+print(json.dumps(told))
+"""
+
+
+def test_children_too_short_for_the_clock(any_python, tmp_path):
+    """Each is there once, with all of its time, charged to where it ended if nothing else was seen of it."""
+    command = [any_python.path, "-c", SHORT]
+    result = strobe("run", "--quiet", "--capture", tmp_path / "c.strobe", "--", *command, cwd=tmp_path)
+    assert result.returncode == 0, result
+    seconds, order = seconds_by_process(tmp_path / "c.strobe")
+    told = json.loads(result.stdout)
+    assert sorted(order[1:]) == sorted(map(int, told))
+    for pid, (before, whole) in told.items():
+        # What the agent does until it samples a forked child is not the child's; how it ends is.
+        assert whole - before - 1e-4 <= seconds[int(pid)]["child"] <= whole + 0.002, (pid, seconds[int(pid)])
+
+
 ENDS = {
     "exit": ("sys.exit(7)", 7),
     "os_exit": ("os._exit(7)", 7),
