@@ -16,6 +16,8 @@ static const uint64_t FIRST_PAUSE_NS = 2 * NS_PER_MS;
 static const uint64_t LAST_PAUSE_NS = 50 * NS_PER_MS;
 static const uint64_t PATIENT_PAUSE_NS = 500 * NS_PER_MS;
 static const uint64_t PATIENCE_NS = 2 * NS_PER_S;
+/* That a process has ended is seen before it is told how. */
+static const uint64_t END_PATIENCE_NS = 100 * NS_PER_MS;
 
 enum {
     /* So that a storm of births does not keep the others from being sampled. */
@@ -29,6 +31,7 @@ struct member {
     struct target *target; /* NULL: no Python (yet) */
     bool started;          /* the sink knows of it */
     bool patient;          /* not given up while it lives */
+    bool ended;            /* all that is missing is how */
     uint64_t born_ns;      /* when it was forked or exec'd */
     uint64_t forked_ns;    /* by the kernel's word, as it comes; 0: not known */
     uint64_t program_ns;   /* when it became what it is: the same, or of its last exec */
@@ -227,7 +230,9 @@ static enum status try_open(struct family *family, struct member *member, uint64
 /* A member whose time has come. *gone: it is none any more. */
 static enum status attend_member(struct family *family, struct member *member, uint64_t now_ns, bool *gone) {
     struct error ignored = {0};
-    *gone = false;
+    *gone = member->ended;
+    if (member->ended)
+        return STATUS_OK;
     if (member->target != NULL) {
         /* One that is not to be stopped (traced by another, or ended) cannot be sampled. */
         *gone = start_member(family, member, &ignored) != STATUS_OK;
@@ -271,6 +276,14 @@ static enum status take_exec(struct family *family, struct member *member, uint6
     return STATUS_OK;
 }
 
+enum status family_note_end(struct family *family, pid_t pid, int wait_status) {
+    size_t index = find_member(family, pid);
+    if (index != SIZE_MAX && family->members[index].target != NULL)
+        target_note_end(family->members[index].target, wait_status);
+    bool wanted = family->sink->process_exited != NULL;
+    return wanted ? family->sink->process_exited(family->sink, pid, wait_status) : STATUS_OK;
+}
+
 static enum status take_end(struct family *family, size_t index) {
     struct member *member = &family->members[index];
     struct error ignored = {0};
@@ -283,6 +296,8 @@ static enum status take_end(struct family *family, size_t index) {
 static enum status take_event(struct family *family, const struct process_event *event, uint64_t now_ns) {
     size_t index = find_member(family, event->pid);
     struct member *member = index != SIZE_MAX ? &family->members[index] : NULL;
+    if (event->kind == PROCESS_EXITED && event->status_known)
+        TRY(family_note_end(family, event->pid, event->wait_status));
     if (event->kind == PROCESS_EXITED)
         return member != NULL ? take_end(family, index) : STATUS_OK;
     if (member != NULL)
@@ -325,16 +340,33 @@ enum status family_attend(struct family *family, uint64_t now_ns) {
     return STATUS_OK;
 }
 
+/* Its parent, which strobe is, or the kernel is going to tell how it ended. */
+static bool is_end_awaited(const struct family *family, const struct member *member) {
+    bool told = family->events != NULL && process_events_complete(family->events);
+    return member->forked_ns != 0 && (member->patient || told) && !target_has_end(member->target);
+}
+
+static enum status lose_member(struct family *family, size_t index, uint64_t now_ns) {
+    struct member *member = &family->members[index];
+    if (!is_end_awaited(family, member))
+        return remove_member(family, index);
+    member->ended = true;
+    set_due(family, member, now_ns + END_PATIENCE_NS);
+    return target_note_gone(member->target, now_ns);
+}
+
 enum status family_look(struct family *family, uint64_t now_ns, uint64_t missed) {
     family->missed = missed;
     for (size_t i = family->count; i-- > 0;) {
         struct member *member = &family->members[i];
-        if (!member->started)
+        if (!member->started || member->ended)
             continue;
         target_counters(member->target)->missed = missed - member->missed_before;
         enum status status = target_look(member->target, now_ns);
         bool given_up = !member->patient && target_lost_ns(member->target, now_ns) >= PATIENCE_NS;
-        if (status == STATUS_NO_PROCESS || (status == STATUS_OK && given_up))
+        if (status == STATUS_NO_PROCESS)
+            TRY(lose_member(family, i, now_ns));
+        else if (status == STATUS_OK && given_up)
             TRY(remove_member(family, i));
         else
             TRY(status);

@@ -168,6 +168,11 @@ void target_note_birth(struct target *target, uint64_t before_ns) {
     target->strange_cpu_ns = before_ns;
 }
 
+void target_note_end(struct target *target, int wait_status) {
+    target->sampled.wait_status = wait_status;
+    target->sampled.has_status = true;
+}
+
 void target_serve(struct target *target) {
     if (target->options.blocking)
         process_serve(target->process);
@@ -210,6 +215,15 @@ static enum status end_all_threads(struct target *target) {
         status = status == STATUS_OK ? ended : status;
     }
     return status;
+}
+
+enum status target_note_gone(struct target *target, uint64_t now_ns) {
+    target->sampled.end_ns = now_ns;
+    return end_all_threads(target);
+}
+
+bool target_has_end(const struct target *target) {
+    return target->sampled.has_status;
 }
 
 enum status target_close(struct target *target) {
