@@ -229,13 +229,19 @@ void agent_note_caller(const void *caller) {
     errno = error;
 }
 
-__attribute__((destructor)) static void end_agent(void) {
-    if (!agent_owns_region())
+void agent_end(void) {
+    if (!agent_owns_region() || atomic_load(&agent.region->state) == WIRE_ENDED)
         return;
     struct agent_thread *thread = threads_current();
     if (thread != NULL)
         threads_end(thread);
+    else
+        heap_tell_counts(true);
     atomic_store(&agent.region->state, WIRE_ENDED);
+}
+
+__attribute__((destructor)) static void end_agent(void) {
+    agent_end();
 }
 
 static void set_control(uint32_t control) {

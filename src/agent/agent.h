@@ -18,6 +18,10 @@ struct wire_region *agent_region(void);
 const struct agent_python *agent_python(void);
 uint64_t agent_period_ns(void);
 
+/* The process ends in an orderly way, in the calling thread, or without one of its own: strobe is told. The second time
+ * nothing happens. Async-signal-safe. */
+void agent_end(void);
+
 /* A function that every CPython calls when it starts was called, from there. If this process was none so far, and the
  * caller is a CPython that was loaded since, then it is one from here on. Not signal-safe. */
 void agent_note_caller(const void *caller);

@@ -77,15 +77,30 @@ static void set_times(struct wire_sample *sample, const struct clock_times *time
     sample->system_us = times->system_us - paused->system_us;
 }
 
+/* False when it cannot be written: there is no room. */
+static bool look(struct agent_thread *thread, const struct walk_registers *registers, struct walk_stack *stack) {
+    walk_frames(&thread->walk, registers, stack);
+    if ((stack->flags & WIRE_SAMPLE_TORN) != 0)
+        atomic_fetch_add_explicit(&thread->ring.slot->torn, 1, memory_order_relaxed);
+    return walk_define_codes(&thread->walk, stack, &thread->ring);
+}
+
+static void put_frames(struct wire_sample *sample, const struct walk_stack *stack) {
+    memcpy(sample + 1, stack->frames, sample->frame_count * sizeof *stack->frames);
+}
+
+static void commit(struct agent_thread *thread, uint64_t position, const struct walk_stack *stack) {
+    wire_ring_commit(&thread->ring, position);
+    walk_accept(&thread->walk, stack);
+    thread->sampled = true;
+}
+
 static void write_sample(struct agent_thread *thread, const struct clock_times *times, uint32_t overruns,
                          const struct machine_registers *registers) {
     struct walk_stack stack;
     const struct walk_registers values = {registers->program_counter, registers->stack_pointer, registers->general,
                                           registers->general_count};
-    walk_frames(&thread->walk, &values, &stack);
-    if ((stack.flags & WIRE_SAMPLE_TORN) != 0)
-        atomic_fetch_add_explicit(&thread->ring.slot->torn, 1, memory_order_relaxed);
-    if (!walk_define_codes(&thread->walk, &stack, &thread->ring))
+    if (!look(thread, &values, &stack))
         return;
     uint32_t words = is_in_loop(agent_python(), registers->program_counter)
                          ? 0
@@ -100,11 +115,25 @@ static void write_sample(struct agent_thread *thread, const struct clock_times *
     sample->stack_pointer = registers->stack_pointer;
     sample->return_register = registers->return_register;
     sample->frame_register = registers->frame_register;
+    put_frames(sample, &stack);
     struct wire_frame *frames = (struct wire_frame *)(void *)(sample + 1);
-    memcpy(frames, stack.frames, sample->frame_count * sizeof *frames);
     copy_words((uint64_t *)(void *)(frames + sample->frame_count), registers->stack_pointer, words);
-    wire_ring_commit(&thread->ring, position);
-    walk_accept(&thread->walk, &stack);
+    commit(thread, position, &stack);
+}
+
+static void write_last(struct agent_thread *thread, const struct clock_times *times) {
+    struct walk_stack stack;
+    const struct walk_registers registers = {.stack_pointer = (uint64_t)(uintptr_t)__builtin_frame_address(0)};
+    if (!look(thread, &registers, &stack))
+        return;
+    uint64_t position = wire_ring_position(&thread->ring);
+    stack.flags |= WIRE_SAMPLE_AT_END;
+    struct wire_sample *sample = reserve(&thread->ring, &position, &stack, 0);
+    if (sample == NULL)
+        return;
+    set_times(sample, times, &thread->paused);
+    put_frames(sample, &stack);
+    commit(thread, position, &stack);
 }
 
 void handler_take_sample(struct agent_thread *thread, const siginfo_t *info, const ucontext_t *context) {
@@ -123,4 +152,15 @@ void handler_take_sample(struct agent_thread *thread, const siginfo_t *info, con
     busy_leave();
     heap_catch_up();
     heap_tell_counts(false);
+}
+
+void handler_take_last(struct agent_thread *thread) {
+    if (!busy_enter())
+        return;
+    struct clock_times times = clock_read();
+    bool paused = atomic_load_explicit(&agent_region()->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE;
+    threads_note_time(thread, &times, paused);
+    if (!paused && !thread->sampled)
+        write_last(thread, &times);
+    busy_leave();
 }

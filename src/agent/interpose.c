@@ -2,6 +2,7 @@
  * agent's signal away. libc's own threads (those of timer_create, getaddrinfo_a, aio) do not come through here and are
  * not sampled. */
 #include "agent/agent.h"
+#include "agent/handler.h"
 #include "agent/heap.h"
 #include "agent/threads.h"
 
@@ -107,8 +108,10 @@ AGENT_EXPORT int pthread_cancel(pthread_t id) {
 
 /* Runs no destructors: os._exit, and how forked workers end. */
 static _Noreturn void leave(int status) {
-    if (agent_owns_region())
-        heap_tell_counts(true);
+    struct agent_thread *thread = agent_owns_region() ? threads_current() : NULL;
+    if (thread != NULL)
+        handler_take_last(thread);
+    agent_end();
     for (;;)
         syscall(SYS_exit_group, status);
 }

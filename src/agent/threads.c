@@ -110,6 +110,7 @@ static struct agent_thread *prepare(uint32_t index) {
     stop_timer(thread); /* of one before it that ended without libc */
     thread->end_rounds = 0;
     thread->missed = 0;
+    thread->sampled = false;
     thread->paused = (struct clock_times){0};
     walk_start(&thread->walk, agent_python());
     return thread;

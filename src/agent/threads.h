@@ -16,6 +16,7 @@ struct agent_thread {
     int timer;
     unsigned end_rounds;
     uint32_t missed; /* calls of its clock that found it busy */
+    bool sampled;    /* a sample of it was written */
     union {
         void *(*posix)(void *);
         int (*c11)(void *);

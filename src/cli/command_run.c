@@ -57,6 +57,8 @@ struct run {
     struct run_options *options;
     struct spawn *spawn;
     struct agent_session *agents; /* NULL: it is sampled from outside */
+    struct sampler *sampler;      /* while it samples */
+    enum status status;           /* of what poll_command could not return */
 };
 
 /* `first` and `second` (each NULL: none), then the rest of argv. */
@@ -143,13 +145,17 @@ static int parse(int argc, char **argv, struct run_options *options) {
 }
 
 static bool poll_command(void *context) {
+    struct run *run = context;
     struct spawn_news news;
-    spawn_poll(context, &news);
+    spawn_poll(run->spawn, &news);
+    if (news.ended)
+        run->status = sampler_note_end(run->sampler, spawn_pid(run->spawn), news.wait_status);
     return news.ended;
 }
 
 static enum status begin(void *context, struct sampler *sampler, struct error *error) {
-    const struct run *run = context;
+    struct run *run = context;
+    run->sampler = sampler;
     if (run->agents != NULL && !run->options->sampling.sampler.children)
         agent_session_ignore_others(run->agents, spawn_pid(run->spawn));
     TRY(sampler_expect(sampler, spawn_pid(run->spawn), error));
@@ -202,7 +208,7 @@ static int run_command(struct run *run, const char *path) {
     struct sampler_options *sampler = &options->sampling.sampler;
     struct error error = {0};
     struct sampling sampling = {&options->sampling, path, 0, CAPTURE_ORIGIN_RUN, NULL, begin, run, 0};
-    sampler->wake = (struct sampler_wake){spawn_fd(run->spawn), poll_command, run->spawn};
+    sampler->wake = (struct sampler_wake){spawn_fd(run->spawn), poll_command, run};
     options->sampling.report.to_stderr = true;
     if (run->agents != NULL) {
         sampling.rate_hz = sampler->rate_hz;
@@ -211,6 +217,8 @@ static int run_command(struct run *run, const char *path) {
         sampler->agents = run->agents;
     }
     enum status status = sampling_record(&sampling, &never, &error);
+    if (status == STATUS_OK && run->status != STATUS_OK)
+        status = error_set(&error, run->status, "there is not enough memory");
     int exit_status = EXIT_FAILED;
     bool started = spawn_started(run->spawn);
     if (started)

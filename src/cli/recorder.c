@@ -93,7 +93,8 @@ static enum status process_ended(struct sample_sink *sink, struct sampled_proces
     recorder->progress.processes--;
     TRY(capture_write_counters(recorder->writer, process->number, &record));
     uint64_t end_ns = process->end_ns != 0 ? process->end_ns : clock_monotonic_ns();
-    return capture_end_process(recorder->writer, process->number, end_ns, -1);
+    return capture_end_process(recorder->writer, process->number, end_ns,
+                               process->has_status ? process->wait_status : -1);
 }
 
 static struct capture_thread thread_record(const struct sampled_thread *thread) {
@@ -408,7 +409,8 @@ struct recorder *recorder_new(struct capture_writer *writer, const struct record
                                           code_forgotten,
                                           recorder_take_allocations,
                                           recorder_take_memory,
-                                          process_described};
+                                          process_described,
+                                          NULL};
     recorder->writer = writer;
     recorder->options = *options;
     progress_start(&recorder->progress, options->progress);

@@ -4,6 +4,7 @@
 #include "export/names.h"
 
 #include <string.h>
+#include <sys/wait.h>
 
 /* Where a measure stands in a row. */
 struct column {
@@ -246,6 +247,16 @@ static void put_process(struct json_stream *json, const struct profile_process *
     json_stream_decimal(json, (uint64_t)(process->rate_hz * 1000 + 0.5), MILLI_DECIMALS);
 }
 
+/* How it ended, where that is known. */
+static void put_end(struct json_stream *json, const struct profile_process *process) {
+    if (!process->ended)
+        return;
+    if (WIFSIGNALED(process->wait_status))
+        json_stream_key_integer(json, "signal", WTERMSIG(process->wait_status));
+    else
+        json_stream_key_integer(json, "exit_status", WEXITSTATUS(process->wait_status));
+}
+
 static void put_thousandths(struct json_stream *json, const char *key, double number) {
     json_stream_key(json, key);
     json_stream_decimal(json, number < 1e15 ? (uint64_t)(number * 1000 + 0.5) : UINT64_MAX, MILLI_DECIMALS);
@@ -333,6 +344,7 @@ static void put_processes(struct writer *writer) {
         open_row(json);
         put_process(json, process);
         put_number_or_null(json, "parent_pid", process->parent_pid, 1);
+        put_end(json, process);
         put_seconds(json, "elapsed_s", process->elapsed_ns);
         put_counters(json, &process->counters);
         json_stream_open_key(json, "sampled", '{');

@@ -153,12 +153,25 @@ static void scale_parts(struct sample_cpu *cpu, uint64_t sum_ns) {
     cpu->python_ns = sum_ns - cpu->native_ns - cpu->kernel_ns;
 }
 
+/* Nothing says what the time was spent on but the kernel's account of its own part. */
+static void split_at_end(const struct wire_sample *before, const struct wire_sample *sample, uint64_t weight_ns,
+                         struct sample_cpu *cpu) {
+    double user_us = (double)(sample->user_us - before->user_us);
+    double system_us = (double)(sample->system_us - before->system_us);
+    double part = user_us + system_us > 0 ? system_us / (user_us + system_us) : 0;
+    uint64_t kernel_ns = (uint64_t)((double)weight_ns * part);
+    cpu->kernel_ns = kernel_ns < weight_ns ? kernel_ns : weight_ns;
+    cpu->python_ns = weight_ns - cpu->kernel_ns;
+}
+
 static void split_cpu(struct agent_thread *thread, const struct agent_reading *reading,
                       const struct wire_sample *sample, const uint64_t *words, bool in_python, uint64_t weight_ns,
                       struct sample_cpu *cpu) {
     const struct wire_sample *before = &thread->last;
     *cpu = (struct sample_cpu){0};
-    if (reading->split != NULL)
+    if ((sample->record.flags & WIRE_SAMPLE_AT_END) != 0)
+        split_at_end(before, sample, weight_ns, cpu);
+    else if (reading->split != NULL)
         cpu_split_take(reading->split, before, sample, words, in_python, weight_ns, cpu);
     else if (sample->system_us - before->system_us > sample->user_us - before->user_us)
         cpu->kernel_ns = weight_ns;
@@ -223,7 +236,8 @@ static enum status take_sample(struct agent_thread *thread, const struct agent_r
     struct sample_cpu cpu;
     TRY(agent_thread_take_stack(thread, reading, sample->kept, frames, sample->frame_count));
     uint64_t weight_ns = charge(thread, reading, sample->cpu_ns);
-    if (!thread->has_sample)
+    /* What was not seen by chance is made up for by chance. */
+    if (!thread->has_sample && (sample->record.flags & WIRE_SAMPLE_AT_END) == 0)
         weight_ns += adopt_unseen(reading, weight_ns);
     bool in_python = thread->count > 0 && (sample->record.flags & WIRE_SAMPLE_NO_PYTHON) == 0;
     split_cpu(thread, reading, sample, words, in_python, weight_ns, &cpu);

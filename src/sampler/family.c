@@ -16,6 +16,8 @@ static const uint64_t FIRST_PAUSE_NS = 2 * NS_PER_MS;
 static const uint64_t LAST_PAUSE_NS = 50 * NS_PER_MS;
 static const uint64_t PATIENT_PAUSE_NS = 500 * NS_PER_MS;
 static const uint64_t PATIENCE_NS = 2 * NS_PER_S;
+/* That a process has ended is seen before it is told how. */
+static const uint64_t END_PATIENCE_NS = 100 * NS_PER_MS;
 
 enum {
     /* So that a storm of births does not keep the others from being sampled. */
@@ -29,7 +31,10 @@ struct member {
     struct target *target; /* NULL: no Python (yet) */
     bool started;          /* the sink knows of it */
     bool patient;          /* not given up while it lives */
+    bool ended;            /* all that is missing is how */
     uint64_t born_ns;      /* when it was forked or exec'd */
+    uint64_t forked_ns;    /* by the kernel's word, as it comes; 0: not known */
+    uint64_t program_ns;   /* when it became what it is: the same, or of its last exec */
     uint64_t pause_ns;     /* between the next two tries */
     uint64_t due_ns;       /* of the next try, or of the start; UINT64_MAX: of neither */
     uint64_t missed_before;
@@ -121,7 +126,15 @@ static void reset_tries(struct family *family, struct member *member, uint64_t n
     set_due(family, member, now_ns);
 }
 
+/* What it did before it became this program is not this program's. */
+static void tell_birth(const struct family *family, const struct member *member) {
+    if (member->forked_ns != 0 && member->program_ns >= member->forked_ns && family->events != NULL &&
+        process_events_complete(family->events))
+        target_note_birth(member->target, member->program_ns - member->forked_ns);
+}
+
 static enum status start_member(struct family *family, struct member *member, struct error *error) {
+    tell_birth(family, member);
     TRY(target_start(member->target, family->next_number, error));
     family->next_number++;
     member->started = true;
@@ -151,6 +164,7 @@ enum status family_expect(struct family *family, pid_t pid, struct error *error)
     if (add_member(family, pid, 0, &member) != STATUS_OK)
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     member->patient = true;
+    member->forked_ns = member->program_ns = clock_monotonic_ns();
     reset_tries(family, member, clock_monotonic_ns());
     return STATUS_OK;
 }
@@ -216,7 +230,9 @@ static enum status try_open(struct family *family, struct member *member, uint64
 /* A member whose time has come. *gone: it is none any more. */
 static enum status attend_member(struct family *family, struct member *member, uint64_t now_ns, bool *gone) {
     struct error ignored = {0};
-    *gone = false;
+    *gone = member->ended;
+    if (member->ended)
+        return STATUS_OK;
     if (member->target != NULL) {
         /* One that is not to be stopped (traced by another, or ended) cannot be sampled. */
         *gone = start_member(family, member, &ignored) != STATUS_OK;
@@ -260,6 +276,14 @@ static enum status take_exec(struct family *family, struct member *member, uint6
     return STATUS_OK;
 }
 
+enum status family_note_end(struct family *family, pid_t pid, int wait_status) {
+    size_t index = find_member(family, pid);
+    if (index != SIZE_MAX && family->members[index].target != NULL)
+        target_note_end(family->members[index].target, wait_status);
+    bool wanted = family->sink->process_exited != NULL;
+    return wanted ? family->sink->process_exited(family->sink, pid, wait_status) : STATUS_OK;
+}
+
 static enum status take_end(struct family *family, size_t index) {
     struct member *member = &family->members[index];
     struct error ignored = {0};
@@ -272,14 +296,20 @@ static enum status take_end(struct family *family, size_t index) {
 static enum status take_event(struct family *family, const struct process_event *event, uint64_t now_ns) {
     size_t index = find_member(family, event->pid);
     struct member *member = index != SIZE_MAX ? &family->members[index] : NULL;
+    if (event->kind == PROCESS_EXITED && event->status_known)
+        TRY(family_note_end(family, event->pid, event->wait_status));
     if (event->kind == PROCESS_EXITED)
         return member != NULL ? take_end(family, index) : STATUS_OK;
+    if (member != NULL)
+        member->program_ns = event->time_ns;
     if (member != NULL)
         return event->kind == PROCESS_EXECED ? take_exec(family, member, now_ns) : STATUS_OK;
     enum status status = add_member(family, event->pid, event->parent_pid, &member);
     if (status != STATUS_OK)
         return status == STATUS_LIMIT ? STATUS_OK : status;
     reset_tries(family, member, now_ns);
+    member->forked_ns = event->kind == PROCESS_FORKED ? event->time_ns : 0;
+    member->program_ns = event->time_ns;
     /* At once: a short life may be over before the next event is taken. */
     bool gone = false;
     TRY(attend_member(family, member, now_ns, &gone));
@@ -310,16 +340,33 @@ enum status family_attend(struct family *family, uint64_t now_ns) {
     return STATUS_OK;
 }
 
+/* Its parent, which strobe is, or the kernel is going to tell how it ended. */
+static bool is_end_awaited(const struct family *family, const struct member *member) {
+    bool told = family->events != NULL && process_events_complete(family->events);
+    return member->forked_ns != 0 && (member->patient || told) && !target_has_end(member->target);
+}
+
+static enum status lose_member(struct family *family, size_t index, uint64_t now_ns) {
+    struct member *member = &family->members[index];
+    if (!is_end_awaited(family, member))
+        return remove_member(family, index);
+    member->ended = true;
+    set_due(family, member, now_ns + END_PATIENCE_NS);
+    return target_note_gone(member->target, now_ns);
+}
+
 enum status family_look(struct family *family, uint64_t now_ns, uint64_t missed) {
     family->missed = missed;
     for (size_t i = family->count; i-- > 0;) {
         struct member *member = &family->members[i];
-        if (!member->started)
+        if (!member->started || member->ended)
             continue;
         target_counters(member->target)->missed = missed - member->missed_before;
         enum status status = target_look(member->target, now_ns);
         bool given_up = !member->patient && target_lost_ns(member->target, now_ns) >= PATIENCE_NS;
-        if (status == STATUS_NO_PROCESS || (status == STATUS_OK && given_up))
+        if (status == STATUS_NO_PROCESS)
+            TRY(lose_member(family, i, now_ns));
+        else if (status == STATUS_OK && given_up)
             TRY(remove_member(family, i));
         else
             TRY(status);

@@ -19,6 +19,9 @@ enum status family_expect(struct family *family, pid_t pid, struct error *error)
 /* From here on, descendants of `root` are added when they are born, as soon as they are Python. */
 enum status family_follow(struct family *family, pid_t root, struct error *error) MUST_USE;
 
+/* A process has ended like this, as its parent knows. */
+enum status family_note_end(struct family *family, pid_t pid, int wait_status) MUST_USE;
+
 /* For poll(2): readable when family_attend has something to do; -1 when that cannot be. */
 int family_fd(const struct family *family);
 /* When family_attend is to be called at the latest (CLOCK_MONOTONIC); UINT64_MAX: only family_fd counts. */

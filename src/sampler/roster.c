@@ -13,6 +13,9 @@ static const uint64_t LINGER_NS = 500 * NS_PER_MS;
 /* So soon a process is known to the agent, if there is one. */
 static const uint64_t GRACE_NS = 100 * NS_PER_MS;
 
+/* Of whose ends nobody wants to know, most of them. */
+enum { MAX_EXITS = 1 << 12 };
+
 enum { SIDES = 2 };
 
 struct roster_thread {
@@ -50,6 +53,7 @@ struct roster {
     struct roster_process **processes;
     size_t count, capacity;
     uint32_t next_number;
+    struct map exits; /* process id -> wait status, of those that ended lately */
     void (*missed)(void *context, const struct sampled_process *process, bool certain);
     void *context;
 };
@@ -191,6 +195,16 @@ static enum status thread_ended(struct sample_sink *sink, struct sampled_thread 
 
 /* Processes. */
 
+/* It may be told of after its end was. */
+static void note_status(struct roster *roster, struct sampled_process *process) {
+    uint64_t wait_status = 0;
+    if (!map_get(&roster->exits, (uint64_t)process->pid, &wait_status))
+        return;
+    process->wait_status = (int)wait_status;
+    process->has_status = true;
+    (void)map_remove(&roster->exits, (uint64_t)process->pid);
+}
+
 static enum status close_process(struct roster *roster, size_t index) {
     struct roster_process *process = roster->processes[index];
     const struct sample_counters *inside = &process->counters[ROSTER_INSIDE];
@@ -198,6 +212,7 @@ static enum status close_process(struct roster *roster, size_t index) {
     const struct sample_counters sum = {inside->taken + outside->taken, inside->missed + outside->missed,
                                         inside->inconsistent + outside->inconsistent, inside->errors + outside->errors};
     roster->processes[index] = roster->processes[--roster->count];
+    note_status(roster, &process->merged);
     if (!process->seen[ROSTER_INSIDE] && !process->missed)
         roster->missed(roster->context, &process->merged, false);
     enum status status = STATUS_OK;
@@ -389,6 +404,13 @@ static enum status take_memory(struct sample_sink *sink, const struct sample_mem
     return behind->memory != NULL ? behind->memory(behind, &memory) : STATUS_OK;
 }
 
+static enum status process_exited(struct sample_sink *sink, pid_t pid, int wait_status) {
+    struct roster *roster = side_of(sink)->roster;
+    if (roster->exits.count >= MAX_EXITS)
+        map_clear(&roster->exits);
+    return map_set(&roster->exits, (uint64_t)pid, (uint64_t)(unsigned)wait_status);
+}
+
 struct roster *roster_new(struct sample_sink *sink,
                           void (*missed)(void *context, const struct sampled_process *process, bool certain),
                           void *context) {
@@ -401,7 +423,7 @@ struct roster *roster_new(struct sample_sink *sink,
     for (int i = 0; i < SIDES; i++)
         roster->sides[i] = (struct side){
             .sink = {process_started, process_ended, thread_started, thread_renamed, thread_ended, take_sample, idle,
-                     code_forgotten, take_allocations, take_memory, process_described},
+                     code_forgotten, take_allocations, take_memory, process_described, process_exited},
             .roster = roster,
             .index = i,
         };
@@ -416,6 +438,7 @@ enum status roster_free(struct roster *roster) {
         enum status closed = close_process(roster, roster->count - 1);
         status = status == STATUS_OK ? closed : status;
     }
+    map_release(&roster->exits);
     free(roster->processes);
     free(roster);
     return status;

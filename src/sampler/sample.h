@@ -49,6 +49,8 @@ struct sampled_process {
     uint64_t start_ns;
     uint64_t start_unix_ns;
     uint64_t end_ns; /* set before it is told to have ended; 0: at that moment */
+    int wait_status; /* as wait(2) gives it, when it has ended and that is known */
+    bool has_status;
     void *receiver;
     enum sample_company company;
 };
@@ -180,6 +182,8 @@ struct sample_sink {
     enum status (*memory)(struct sample_sink *sink, const struct sample_memory *memory);
     /* More is known of it than when it was told: where its library is. NULL: not wanted. */
     enum status (*process_described)(struct sample_sink *sink, struct sampled_process *process);
+    /* How a process ended that is or was sampled, or that is none of them. NULL: not wanted. */
+    enum status (*process_exited)(struct sample_sink *sink, pid_t pid, int wait_status);
 };
 
 #endif

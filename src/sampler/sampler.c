@@ -97,6 +97,10 @@ enum status sampler_expect(struct sampler *sampler, pid_t pid, struct error *err
     return sampler->options->children ? family_follow(sampler->family, pid, error) : STATUS_OK;
 }
 
+enum status sampler_note_end(struct sampler *sampler, pid_t pid, int wait_status) {
+    return family_note_end(sampler->family, pid, wait_status);
+}
+
 uint32_t sampler_process_count(const struct sampler *sampler) {
     return sampler->roster != NULL ? roster_process_count(sampler->roster) : family_sampled_count(sampler->family);
 }

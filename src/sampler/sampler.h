@@ -37,6 +37,9 @@ enum status sampler_add(struct sampler *sampler, struct process *process, struct
 /* Adds a process that may become Python while it lives; its children are followed from here on. */
 enum status sampler_expect(struct sampler *sampler, pid_t pid, struct error *error) MUST_USE;
 
+/* A process has ended like this. For `woken` to call, of the caller's own child: of others the kernel may tell. */
+enum status sampler_note_end(struct sampler *sampler, pid_t pid, int wait_status) MUST_USE;
+
 /* Samples the processes and hands what it sees to the sink. Returns STATUS_OK when all have ended, the duration is
  * over, *stop was set (by a signal's handler) or `woken` wanted it; a failure of the sink's or of strobe's own
  * otherwise. */

@@ -68,7 +68,8 @@ struct target {
     uint64_t opened_ns;
     char *library; /* sampled.library */
     uint64_t epoch_ns;
-    uint64_t lost_ns; /* since when it is `lost` */
+    uint64_t lost_ns;        /* since when it is `lost` */
+    uint64_t strange_cpu_ns; /* of its first thread's CPU time, what may be another program's at most */
     bool started;
     bool lost;           /* no Python was found when last looked for: it has exec'd something else */
     size_t unborn_count; /* at the last listing */
@@ -134,6 +135,7 @@ enum status target_open(struct process *process, pid_t parent_pid, const struct 
     target->options = *options;
     target->sink = sink;
     target->settle_ns = SETTLE_FIRST_NS;
+    target->strange_cpu_ns = UINT64_MAX;
     target->sampled =
         (struct sampled_process){.process = process, .pid = process_pid(process), .parent_pid = parent_pid};
     memory_pages_init(&target->pages, process_memory(process));
@@ -161,6 +163,15 @@ enum status target_start(struct target *target, uint32_t number, struct error *e
     target->sampled.number = number;
     target->started = true;
     return target->sink->process_started(target->sink, &target->sampled);
+}
+
+void target_note_birth(struct target *target, uint64_t before_ns) {
+    target->strange_cpu_ns = before_ns;
+}
+
+void target_note_end(struct target *target, int wait_status) {
+    target->sampled.wait_status = wait_status;
+    target->sampled.has_status = true;
 }
 
 void target_serve(struct target *target) {
@@ -205,6 +216,15 @@ static enum status end_all_threads(struct target *target) {
         status = status == STATUS_OK ? ended : status;
     }
     return status;
+}
+
+enum status target_note_gone(struct target *target, uint64_t now_ns) {
+    target->sampled.end_ns = now_ns;
+    return end_all_threads(target);
+}
+
+bool target_has_end(const struct target *target) {
+    return target->sampled.has_status;
 }
 
 enum status target_close(struct target *target) {
@@ -336,6 +356,15 @@ static enum status find_system_thread(struct listing *listing, const struct thre
     return STATUS_OK;
 }
 
+/* What a thread had used when looks at it began. The first one of a process whose birth was seen began there: looks are
+ * late where strobe gets no processor. */
+static uint64_t cpu_before(const struct target *target, const struct target_thread *thread) {
+    bool is_first = !target->listed_once && thread->sampled.native_id == (uint64_t)process_own_pid(target->process);
+    bool counts = is_first && target->options.mode == SAMPLING_WAIT;
+    uint64_t cpu_ns = thread->activity.cpu_ns;
+    return counts && target->strange_cpu_ns < cpu_ns ? target->strange_cpu_ns : cpu_ns;
+}
+
 static enum status start_thread(struct listing *listing, const struct thread_state *state) {
     struct target *target = listing->target;
     const struct thread_name *name = thread_names_find(&listing->names, state->thread_id);
@@ -360,7 +389,7 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     if (system != NULL && thread_watch_open(target->process, system->tid, &thread->watch) != STATUS_OK)
         thread->watch = NULL;
     if (thread->watch != NULL && thread_watch_activity(thread->watch, &thread->activity) == STATUS_OK)
-        thread->cpu_start_ns = thread->activity.cpu_ns;
+        thread->cpu_start_ns = cpu_before(target, thread);
     thread->wait.from = thread->activity;
     thread->wait.from_ns = clock_monotonic_ns();
     thread->wait.charged_delay_ns = thread->activity.delay_ns;

@@ -30,6 +30,14 @@ enum status target_start(struct target *target, uint32_t number, struct error *e
 /* Tells the sink that its threads and the process have ended, if it was started, and frees it. */
 enum status target_close(struct target *target) MUST_USE;
 
+/* To be called before it is started, of a process whose birth was seen: its first thread's CPU time counts from there,
+ * however late it is looked at, but for what it can have used in the `before_ns` in which it was another program. */
+void target_note_birth(struct target *target, uint64_t before_ns);
+/* That it ended, and how, before it is closed. */
+enum status target_note_gone(struct target *target, uint64_t now_ns) MUST_USE;
+void target_note_end(struct target *target, int wait_status);
+bool target_has_end(const struct target *target);
+
 /* Looks at every thread once; samples go to the sink. STATUS_NO_PROCESS when the process has ended. Any other failure
  * is the sink's or strobe's own; what goes wrong with the target is counted. */
 enum status target_look(struct target *target, uint64_t now_ns) MUST_USE;

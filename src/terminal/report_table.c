@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/wait.h>
 
 /* ------------------------------------------------------------------------------------------------ head -------- */
 
@@ -41,6 +42,10 @@ static enum status put_process(struct report_writer *writer) {
                              profile->elapsed_ns / 100000000 % 10));
     if (process->rate_hz > 0)
         TRY(buffer_append_format(&writer->row, " at %.0f Hz", process->rate_hz));
+    if (process->ended && WIFSIGNALED(process->wait_status))
+        TRY(buffer_append_format(&writer->row, ", ended by signal %d", WTERMSIG(process->wait_status)));
+    else if (process->ended && process->wait_status != 0)
+        TRY(buffer_append_format(&writer->row, ", exit status %d", WEXITSTATUS(process->wait_status)));
     report_put_row(writer);
     return STATUS_OK;
 }

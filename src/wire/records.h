@@ -70,6 +70,9 @@ enum wire_sample_flag {
     WIRE_SAMPLE_DETACHED = 4,  /* the thread does not hold the GIL (is not attached, when free-threaded) */
     /* Of WIRE_ALLOC, WIRE_RESIZE and WIRE_FREE: the interpreter has begun to tear itself down. */
     WIRE_MEMORY_FINALIZING = 8,
+    /* Of WIRE_SAMPLE: not by the clock, but as the process ends (_exit) before the clock has struck once. There is no
+     * C stack with it and no instruction of the program's: what the time was spent on is not known. */
+    WIRE_SAMPLE_AT_END = 16,
 };
 
 /* One look of a thread at itself. Behind the struct: `frame_count` frames, innermost first, then `stack_words` words

@@ -344,7 +344,7 @@ def is_ignored(number):
 @pytest.mark.parametrize(
     "end, returncode, state",
     [
-        ("os._exit(7)", 7, SAMPLING),
+        ("os._exit(7)", 7, ENDED),
         ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, SAMPLING),
         ("os.abort()", -signal.SIGABRT, SAMPLING),
         ("sys.exit(3)", 3, ENDED),

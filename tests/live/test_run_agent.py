@@ -285,6 +285,67 @@ def test_a_program_that_execs_itself(python, tmp_path):
     assert seconds[order[0]]["after"] == pytest.approx(0.1, abs=2 * TICK_S)
 
 
+SHORT = BURN + """
+import json
+def leave(status): os._exit(status)
+def child(out, status):
+    before = time.process_time()
+    burn(0.003)
+    os.write(out, json.dumps([before, time.process_time()]).encode())
+    leave(status)
+told = {}
+for i in range(50):
+    end, out = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        child(out, i)
+    os.close(out)
+    told[pid] = [i, *json.loads(os.read(end, 1000))]
+    os.close(end)
+    os.waitpid(pid, 0)
+print(json.dumps(told))
+"""
+
+
+def test_children_too_short_for_the_clock(any_python, tmp_path):
+    """Each is there once, with all of its time, charged to where it ended if nothing else was seen of it."""
+    command = [any_python.path, "-c", SHORT]
+    result = strobe("run", "--quiet", "--capture", tmp_path / "c.strobe", "--", *command, cwd=tmp_path)
+    assert result.returncode == 0, result
+    seconds, order = seconds_by_process(tmp_path / "c.strobe")
+    told = json.loads(result.stdout)
+    assert sorted(order[1:]) == sorted(map(int, told))
+    numbers = {}
+    for record in capture_reader.Capture((tmp_path / "c.strobe").read_bytes()).records():
+        if record["record"] == "process":
+            numbers[record["number"]] = str(record["pid"])
+        elif record["record"] == "process_end" and numbers[record["number"]] in told:
+            # Who is not the parent knows only by the kernel's word, which not everyone gets.
+            assert record["status"] in (-1, told[numbers[record["number"]]][0] << 8)
+    for pid, (_, before, whole) in told.items():
+        # What the agent does until it samples a forked child is not the child's; how it ends is.
+        assert whole - before - 1e-4 <= seconds[int(pid)]["<module>"] <= whole + 0.002, (pid, seconds[int(pid)])
+    # Most are too short for a tick.
+    assert sum("leave" in of for of in seconds.values()) > 5
+
+
+def end_of(process):
+    """As a shell has it; None: not known."""
+    return 128 + process["signal"] if "signal" in process else process.get("exit_status")
+
+
+@pytest.mark.parametrize("options", [[], ["--no-agent"], ["-d", 0.2]], ids=["agent", "outside", "ended_before"])
+def test_end_of_a_program_in_its_report(any_python, tmp_path, options):
+    command = [any_python.path, "-c", BURN + "burn(0.3)\nos.kill(os.getpid(), 15)"]
+    result = strobe("run", "--capture", "c.strobe", "--quiet", *options, "--", *command, cwd=tmp_path)
+    assert result.returncode == 128 + 15
+    table = strobe("report", "c.strobe", cwd=tmp_path).stdout
+    (process,) = strobe("report", "-f", "json", "c.strobe", cwd=tmp_path).json()["processes"]
+    known = "-d" not in options
+    assert end_of(process) == (128 + 15 if known else None)
+    assert (", ended by signal 15\n" in table) == known
+
+
 ENDS = {
     "exit": ("sys.exit(7)", 7),
     "os_exit": ("os._exit(7)", 7),
@@ -302,6 +363,7 @@ def test_nothing_is_lost_however_it_ends(python, run, tmp_path, how):
     (tmp_path / "x.py").write_text(BURN + f"burn(0.2)\n{code}\n")
     ran = run("--", python.path, "x.py", status=status)
     assert ran.cpu("burn") == pytest.approx(0.2, abs=2 * TICK_S)
+    assert end_of(ran.report["processes"][0]) == status
 
 
 RUNS_ON = BURN + """
