@@ -23,7 +23,7 @@ struct target_thread {
     uint64_t cpu_charged_ns; /* of the CPU time since, what samples have been charged with */
     uint64_t activity_read_ns;
     struct thread_activity activity_at_check; /* what it was when `run` was last read */
-    remote_addr futex;                        /* that it waited on before the pause, when blocking */
+    remote_addr futex;                        /* that it waits on, or waited on before the pause */
     /* Of a thread whose waiting is sampled. */
     struct {
         struct thread_activity from; /* its clocks when watching it began, */
@@ -35,6 +35,7 @@ struct target_thread {
     } wait;
     uint64_t told_cpu_ns; /* of the CPU time since watching began, what needs no telling any more */
     bool activity_known;
+    bool futex_known;             /* futex is of this look, or of one since when it has been asleep */
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool listed;                  /* mark of the list's last reading */
     bool missing;                 /* it was not in the list at the reading before */
