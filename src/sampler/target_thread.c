@@ -383,16 +383,16 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
     return charge_wait(thread, look->sink, look->counters, look->now_ns);
 }
 
-enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) {
+enum status target_thread_begin_look(struct target_thread *thread, const struct thread_look *look, bool *wanted) {
     bool asleep = false;
-    size_t unchanged = thread->count;
+    *wanted = false;
     /* Between what was read before a pause and the pause it may have run. */
     if (!look->options->blocking)
         TRY(read_activity(thread, look->now_ns, is_gil_due(thread, look), &asleep));
     read_gil(thread, look);
-    bool collecting = look->interp->collecting && thread->gil == SAMPLE_GIL_HELD;
     bool ran = thread->run == THREAD_RUNNING;
-    uint64_t weight_ns = look->now_ns - thread->sampled_ns, charged_before_ns = thread->cpu_charged_ns;
+    uint64_t weight_ns = look->now_ns - thread->sampled_ns;
+    thread->pending.charged_before_ns = thread->cpu_charged_ns;
     if (look->options->mode == SAMPLING_CPU)
         weight_ns = cpu_weight(thread, weight_ns);
     else if (look->options->mode == SAMPLING_WALL)
@@ -400,16 +400,23 @@ enum status target_thread_look(struct target_thread *thread, const struct thread
     if (thread->activity_known)
         thread->sampled.cpu_ns = thread->activity.cpu_ns - thread->cpu_start_ns;
     thread->has_stack = thread->has_stack && asleep;
-    if (!is_wanted(thread, look->options->mode, weight_ns)) {
+    thread->pending.weight_ns = weight_ns;
+    thread->pending.ran = ran;
+    thread->pending.collecting = look->interp->collecting && thread->gil == SAMPLE_GIL_HELD;
+    *wanted = is_wanted(thread, look->options->mode, weight_ns);
+    if (!*wanted)
         thread->sampled_ns = look->now_ns;
-        return STATUS_OK;
-    }
+    return STATUS_OK;
+}
+
+enum status target_thread_finish_look(struct target_thread *thread, const struct thread_look *look) {
     bool taken = true;
+    size_t unchanged = thread->count;
     if (!thread->has_stack)
-        TRY(read_stack(thread, look, collecting, &unchanged, &taken));
+        TRY(read_stack(thread, look, thread->pending.collecting, &unchanged, &taken));
     if (!taken) {
         /* The next sample of this thread stands for this time too: what is dropped is a look, not time. */
-        thread->cpu_charged_ns = charged_before_ns;
+        thread->cpu_charged_ns = thread->pending.charged_before_ns;
         return STATUS_OK;
     }
     thread->has_stack = true;
@@ -418,13 +425,30 @@ enum status target_thread_look(struct target_thread *thread, const struct thread
     struct sample sample = {
         .thread = &thread->sampled,
         .time_ns = look->now_ns,
-        .weight_ns = weight_ns,
-        .state = ran ? THREAD_RUNNING : THREAD_IDLE,
+        .weight_ns = thread->pending.weight_ns,
+        .state = thread->pending.ran ? THREAD_RUNNING : THREAD_IDLE,
         .gil = thread->gil,
-        .collecting = collecting,
+        .collecting = thread->pending.collecting,
         .frames = thread->frames,
         .count = thread->count,
         .unchanged = unchanged,
     };
     return look->sink->sample(look->sink, &sample);
+}
+
+enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) {
+    bool wanted = false;
+    TRY(target_thread_begin_look(thread, look, &wanted));
+    return wanted ? target_thread_finish_look(thread, look) : STATUS_OK;
+}
+
+bool target_thread_stands_still(const struct target_thread *thread, const struct thread_look *look) {
+    return thread->run == THREAD_IDLE && !thread->has_stack && thread->gil != SAMPLE_GIL_HELD &&
+           !look->options->blocking && !linked_tracker_supports(look->runtime);
+}
+
+enum status target_thread_look_again(struct target_thread *thread, const struct thread_look *look) {
+    thread->cpu_charged_ns = thread->pending.charged_before_ns;
+    thread->gil_checked_ns = 0;
+    return target_thread_look(thread, look);
 }
