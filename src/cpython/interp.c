@@ -52,6 +52,12 @@ static enum status read_interp_gil(struct runtime *runtime, struct interp *inter
     return STATUS_OK;
 }
 
+remote_addr interp_holder_slot(const struct runtime *runtime, const struct interp *interp) {
+    const struct layout *layout = &runtime->layout;
+    return layout_has(layout->runtime.gil) ? runtime->address + layout->runtime.tstate_current
+                                           : interp->gil + layout->gil.last_holder;
+}
+
 enum status interp_read(struct runtime *runtime, remote_addr address, struct interp *interp) {
     const struct layout *layout = &runtime->layout;
     *interp = (struct interp){.address = address};

@@ -26,6 +26,8 @@ struct interp {
 
 enum status interp_first(struct runtime *runtime, remote_addr *address) MUST_USE;
 enum status interp_read(struct runtime *runtime, remote_addr address, struct interp *interp) MUST_USE;
+/* Where the GIL's holder, or its last, stands. Only where there is a GIL. */
+remote_addr interp_holder_slot(const struct runtime *runtime, const struct interp *interp);
 
 /* A PyThreadState. */
 struct thread_state {

@@ -26,6 +26,8 @@ enum status thread_watch_activity(struct thread_watch *watch, struct thread_acti
 enum status thread_watch_state(struct thread_watch *watch, enum thread_run_state *state) MUST_USE;
 /* The futex that it waits on, 0 for none (1 µs). */
 remote_addr thread_watch_futex(struct thread_watch *watch);
+/* Both at once, mostly in one call. *futex is 0 for a thread that does not wait on one. */
+enum status thread_watch_wait(struct thread_watch *watch, enum thread_run_state *state, remote_addr *futex) MUST_USE;
 
 /* How many threads the process has: one cheap call. 0 when it has ended. */
 size_t process_thread_count(struct process *process);

@@ -7,6 +7,7 @@
 #include "sampler/attach_runtime.h"
 #include "sampler/native_ids.h"
 #include "sampler/target_thread.h"
+#include "sampler/thread_group.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,7 @@ struct target {
     struct target_thread **threads;
     size_t thread_count;
     size_t thread_capacity;
+    struct thread_group group;  /* empty but during a look */
     size_t system_thread_count; /* at the list's last reading */
     struct arena names;         /* of the list's last reading */
     uint64_t interps_read_ns;
@@ -240,6 +242,7 @@ enum status target_close(struct target *target) {
     free(target->library);
     free(target->interps);
     free(target->threads);
+    thread_group_release(&target->group);
     free(target);
     return status == STATUS_OK ? ended : status;
 }
@@ -600,6 +603,31 @@ static const struct interp *interp_of(const struct target *target, const struct 
     return NULL;
 }
 
+static enum status finish_group(struct target *target, struct thread_look *look, const struct interp *interp) {
+    if (target->group.count == 0)
+        return STATUS_OK;
+    look->interp = interp;
+    return thread_group_finish(&target->group, look, &target->list_stale);
+}
+
+/* Wall time: also of threads that wait, of which there may be many. *grouped: the interpreter of those that are still
+ * to be finished. */
+static enum status look_at_thread(struct target *target, struct thread_look *look, struct target_thread *thread,
+                                  const struct interp **grouped) {
+    bool wanted = false;
+    const struct interp *interp = look->interp;
+    TRY(target_thread_begin_look(thread, look, &wanted));
+    if (!wanted)
+        return STATUS_OK;
+    if (interp->gil == 0 || !target_thread_stands_still(thread, look))
+        return target_thread_finish_look(thread, look);
+    if (interp != *grouped || target->group.count == THREAD_GROUP_SIZE)
+        TRY(finish_group(target, look, *grouped));
+    look->interp = *grouped = interp;
+    thread_group_add(&target->group, thread);
+    return STATUS_OK;
+}
+
 static enum status look_at_threads(struct target *target, uint64_t now_ns) {
     struct thread_look look = {.options = &target->options,
                                .runtime = &target->runtime,
@@ -607,19 +635,21 @@ static enum status look_at_threads(struct target *target, uint64_t now_ns) {
                                .sink = target->sink,
                                .gil_bytes = target->runtime.layout.gil.size,
                                .now_ns = now_ns};
+    const struct interp *grouped = NULL;
+    target->group.count = 0;
     for (size_t i = 0; i < target->thread_count; i++) {
         look.interp = interp_of(target, target->threads[i]);
         if (look.interp == NULL)
             continue;
         enum status status = target->options.mode == SAMPLING_WAIT
                                  ? target_thread_look_waiting(target->threads[i], &look)
-                                 : target_thread_look(target->threads[i], &look);
+                                 : look_at_thread(target, &look, target->threads[i], &grouped);
         if (status == STATUS_NO_PROCESS)
             target->list_stale = true;
         else
             TRY(status);
     }
-    return STATUS_OK;
+    return finish_group(target, &look, grouped);
 }
 
 /* A stopped thread tells nothing of what it was doing in the kernel. */

@@ -12,7 +12,9 @@ enum {
 
 /* States change rarely compared with stacks, and cost as much to read. */
 static const uint64_t STATE_PERIOD_NS = NS_PER_MS;
-static const uint64_t GIL_PERIOD_NS = 10 * NS_PER_MS;
+/* What tells of the GIL tells of the state too, and is cheaper to read than the state alone. So at 100 Hz it is due at
+ * nearly every look, jittered as they are. */
+static const uint64_t GIL_PERIOD_NS = 4 * NS_PER_MS;
 /* What one long wait came to is told this often before it is over. */
 static const uint64_t SLEEP_PERIOD_NS = NS_PER_S;
 /* Of a thread that runs, the stack is read when others have kept it from running for so long. */
@@ -52,10 +54,29 @@ static bool is_same_activity(const struct thread_activity *one, const struct thr
     return one->switches == other->switches && one->cpu_ns == other->cpu_ns;
 }
 
-/* Brings thread->run up to date. *asleep: it has not run since the last look, so that its stack is the same still. */
-static enum status read_activity(struct target_thread *thread, uint64_t now_ns, bool *asleep) {
+static enum status read_state(struct target_thread *thread, bool with_futex) {
+    if (!with_futex)
+        return thread_watch_state(thread->watch, &thread->run);
+    thread->futex_known = true;
+    return thread_watch_wait(thread->watch, &thread->run, &thread->futex);
+}
+
+/* What it waits on is the same as long as it is asleep. */
+static void read_futex(struct target_thread *thread) {
+    if (thread->run != THREAD_IDLE || thread->watch == NULL)
+        thread->futex = 0;
+    else if (!thread->futex_known)
+        thread->futex = thread_watch_futex(thread->watch);
+    thread->futex_known = true;
+}
+
+/* Brings thread->run up to date, with_futex thread->futex as well if that costs nothing. *asleep: it has not run since
+ * the last look, so that its stack is the same still. */
+static enum status read_activity(struct target_thread *thread, uint64_t now_ns, bool with_futex, bool *asleep) {
     struct thread_activity activity = {0};
+    bool futex_known = thread->futex_known && thread->run == THREAD_IDLE;
     *asleep = false;
+    thread->futex_known = false;
     if (thread->watch == NULL)
         return STATUS_OK;
     /* Of a thread that runs, the stack is read in any case. */
@@ -68,6 +89,7 @@ static enum status read_activity(struct target_thread *thread, uint64_t now_ns, 
         thread->activity = activity;
         thread->activity_known = true;
         *asleep = !moved && thread->run == THREAD_IDLE;
+        thread->futex_known = *asleep && futex_known;
         /* One that ran and has gone to sleep since was charged for what it used till then. */
         bool runs_on = thread->run == THREAD_RUNNING && thread->run_checked_ns != 0 &&
                        is_same_activity(&activity, &thread->activity_at_check);
@@ -81,21 +103,23 @@ static enum status read_activity(struct target_thread *thread, uint64_t now_ns, 
         return STATUS_OK;
     thread->run_checked_ns = now_ns;
     thread->activity_at_check = activity;
-    return thread_watch_state(thread->watch, &thread->run);
+    return read_state(thread, with_futex);
 }
 
 enum status target_thread_read_before_pause(struct target_thread *thread, uint64_t now_ns) {
-    bool asleep = false;
-    TRY(read_activity(thread, now_ns, &asleep));
-    if (now_ns - thread->gil_checked_ns >= GIL_PERIOD_NS)
-        thread->futex = thread->watch != NULL && thread->run == THREAD_IDLE ? thread_watch_futex(thread->watch) : 0;
+    bool asleep = false, due = now_ns - thread->gil_checked_ns >= GIL_PERIOD_NS;
+    TRY(read_activity(thread, now_ns, due, &asleep));
+    if (due)
+        read_futex(thread);
     return STATUS_OK;
 }
 
-static remote_addr read_futex(struct target_thread *thread, const struct thread_look *look) {
-    if (look->options->blocking)
-        return thread->futex;
-    return thread->run == THREAD_IDLE ? thread_watch_futex(thread->watch) : 0;
+/* Whether it is to be found out if the thread waits for the GIL. */
+static bool is_gil_due(const struct target_thread *thread, const struct thread_look *look) {
+    const struct interp *interp = look->interp;
+    if (interp->gil_holder == thread->state.address || interp->gil == 0 || thread->watch == NULL)
+        return false;
+    return look->options->mode == SAMPLING_WAIT || look->now_ns - thread->gil_checked_ns >= GIL_PERIOD_NS;
 }
 
 static void read_gil(struct target_thread *thread, const struct thread_look *look) {
@@ -106,12 +130,13 @@ static void read_gil(struct target_thread *thread, const struct thread_look *loo
     }
     if (thread->gil == SAMPLE_GIL_HELD)
         thread->gil = SAMPLE_GIL_NONE;
-    bool due = look->options->mode == SAMPLING_WAIT || look->now_ns - thread->gil_checked_ns >= GIL_PERIOD_NS;
-    if (!due || interp->gil == 0 || thread->watch == NULL)
+    if (!is_gil_due(thread, look))
         return;
     thread->gil_checked_ns = look->now_ns;
-    remote_addr futex = read_futex(thread, look);
-    bool waits = futex >= interp->gil && futex < interp->gil + look->gil_bytes;
+    /* A stopped thread was asked before. */
+    if (!look->options->blocking)
+        read_futex(thread);
+    bool waits = thread->futex >= interp->gil && thread->futex < interp->gil + look->gil_bytes;
     thread->gil = waits ? SAMPLE_GIL_WAITING : SAMPLE_GIL_NONE;
 }
 
@@ -326,7 +351,7 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
     struct thread_activity before = thread->activity;
     if (thread->watch == NULL)
         return STATUS_OK;
-    enum status status = read_activity(thread, look->now_ns, &asleep);
+    enum status status = read_activity(thread, look->now_ns, is_gil_due(thread, look), &asleep);
     if (status == STATUS_OK && asleep && thread->has_stack) {
         thread->wait.asleep_ns = look->now_ns;
         bool due = look->now_ns - thread->sampled_ns >= SLEEP_PERIOD_NS;
@@ -358,16 +383,16 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
     return charge_wait(thread, look->sink, look->counters, look->now_ns);
 }
 
-enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) {
+enum status target_thread_begin_look(struct target_thread *thread, const struct thread_look *look, bool *wanted) {
     bool asleep = false;
-    size_t unchanged = thread->count;
+    *wanted = false;
     /* Between what was read before a pause and the pause it may have run. */
     if (!look->options->blocking)
-        TRY(read_activity(thread, look->now_ns, &asleep));
+        TRY(read_activity(thread, look->now_ns, is_gil_due(thread, look), &asleep));
     read_gil(thread, look);
-    bool collecting = look->interp->collecting && thread->gil == SAMPLE_GIL_HELD;
     bool ran = thread->run == THREAD_RUNNING;
-    uint64_t weight_ns = look->now_ns - thread->sampled_ns, charged_before_ns = thread->cpu_charged_ns;
+    uint64_t weight_ns = look->now_ns - thread->sampled_ns;
+    thread->pending.charged_before_ns = thread->cpu_charged_ns;
     if (look->options->mode == SAMPLING_CPU)
         weight_ns = cpu_weight(thread, weight_ns);
     else if (look->options->mode == SAMPLING_WALL)
@@ -375,16 +400,23 @@ enum status target_thread_look(struct target_thread *thread, const struct thread
     if (thread->activity_known)
         thread->sampled.cpu_ns = thread->activity.cpu_ns - thread->cpu_start_ns;
     thread->has_stack = thread->has_stack && asleep;
-    if (!is_wanted(thread, look->options->mode, weight_ns)) {
+    thread->pending.weight_ns = weight_ns;
+    thread->pending.ran = ran;
+    thread->pending.collecting = look->interp->collecting && thread->gil == SAMPLE_GIL_HELD;
+    *wanted = is_wanted(thread, look->options->mode, weight_ns);
+    if (!*wanted)
         thread->sampled_ns = look->now_ns;
-        return STATUS_OK;
-    }
+    return STATUS_OK;
+}
+
+enum status target_thread_finish_look(struct target_thread *thread, const struct thread_look *look) {
     bool taken = true;
+    size_t unchanged = thread->count;
     if (!thread->has_stack)
-        TRY(read_stack(thread, look, collecting, &unchanged, &taken));
+        TRY(read_stack(thread, look, thread->pending.collecting, &unchanged, &taken));
     if (!taken) {
         /* The next sample of this thread stands for this time too: what is dropped is a look, not time. */
-        thread->cpu_charged_ns = charged_before_ns;
+        thread->cpu_charged_ns = thread->pending.charged_before_ns;
         return STATUS_OK;
     }
     thread->has_stack = true;
@@ -393,13 +425,30 @@ enum status target_thread_look(struct target_thread *thread, const struct thread
     struct sample sample = {
         .thread = &thread->sampled,
         .time_ns = look->now_ns,
-        .weight_ns = weight_ns,
-        .state = ran ? THREAD_RUNNING : THREAD_IDLE,
+        .weight_ns = thread->pending.weight_ns,
+        .state = thread->pending.ran ? THREAD_RUNNING : THREAD_IDLE,
         .gil = thread->gil,
-        .collecting = collecting,
+        .collecting = thread->pending.collecting,
         .frames = thread->frames,
         .count = thread->count,
         .unchanged = unchanged,
     };
     return look->sink->sample(look->sink, &sample);
+}
+
+enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) {
+    bool wanted = false;
+    TRY(target_thread_begin_look(thread, look, &wanted));
+    return wanted ? target_thread_finish_look(thread, look) : STATUS_OK;
+}
+
+bool target_thread_stands_still(const struct target_thread *thread, const struct thread_look *look) {
+    return thread->run == THREAD_IDLE && !thread->has_stack && thread->gil != SAMPLE_GIL_HELD &&
+           !look->options->blocking && !linked_tracker_supports(look->runtime);
+}
+
+enum status target_thread_look_again(struct target_thread *thread, const struct thread_look *look) {
+    thread->cpu_charged_ns = thread->pending.charged_before_ns;
+    thread->gil_checked_ns = 0;
+    return target_thread_look(thread, look);
 }

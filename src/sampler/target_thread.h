@@ -23,7 +23,7 @@ struct target_thread {
     uint64_t cpu_charged_ns; /* of the CPU time since, what samples have been charged with */
     uint64_t activity_read_ns;
     struct thread_activity activity_at_check; /* what it was when `run` was last read */
-    remote_addr futex;                        /* that it waited on before the pause, when blocking */
+    remote_addr futex;                        /* that it waits on, or waited on before the pause */
     /* Of a thread whose waiting is sampled. */
     struct {
         struct thread_activity from; /* its clocks when watching it began, */
@@ -33,8 +33,16 @@ struct target_thread {
         uint64_t asleep_ns;          /* when it was last seen asleep where its stack is still the same; 0: not */
         size_t unchanged; /* so many frames are as they were when last handed on: not all stacks that are read are */
     } wait;
+    /* Of a sample that is being taken. */
+    struct {
+        uint64_t weight_ns;
+        uint64_t charged_before_ns;
+        bool ran;
+        bool collecting;
+    } pending;
     uint64_t told_cpu_ns; /* of the CPU time since watching began, what needs no telling any more */
     bool activity_known;
+    bool futex_known;             /* futex is of this look, or of one since when it has been asleep */
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool listed;                  /* mark of the list's last reading */
     bool missing;                 /* it was not in the list at the reading before */
@@ -60,6 +68,14 @@ struct thread_look {
 enum status target_thread_read_before_pause(struct target_thread *thread, uint64_t now_ns) MUST_USE;
 /* Takes a sample of one thread, if there is one to take. STATUS_NO_PROCESS: the thread has ended. */
 enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) MUST_USE;
+/* The same in two halves: what the system says of it, then, if there is one to take, the sample. */
+enum status target_thread_begin_look(struct target_thread *thread, const struct thread_look *look,
+                                     bool *wanted) MUST_USE;
+enum status target_thread_finish_look(struct target_thread *thread, const struct thread_look *look) MUST_USE;
+/* Between them: whether it waits, so that its stack, which is to be read, most likely stands still. */
+bool target_thread_stands_still(const struct target_thread *thread, const struct thread_look *look);
+/* Instead of the second: the first is void, it is to be looked at anew. */
+enum status target_thread_look_again(struct target_thread *thread, const struct thread_look *look) MUST_USE;
 /* The same in SAMPLING_WAIT. */
 enum status target_thread_look_waiting(struct target_thread *thread, const struct thread_look *look) MUST_USE;
 /* Holds the stack at hand, parts of which may be as they were for long, against the code objects that there are now;

@@ -43,6 +43,7 @@ static void clear_stack(struct stack_tracker *tracker) {
     tracker->outside_count = 0;
     tracker->again_count = 0;
     tracker->chunk_alone = false;
+    tracker->ahead = false;
 }
 
 void stack_tracker_forget(struct stack_tracker *tracker) {
@@ -135,16 +136,15 @@ static enum status read_pieces(struct stack_tracker *tracker, size_t count, bool
     return STATUS_OK;
 }
 
-/* Everything in one call: the chunks, then what lay outside of them last time, soon enough to be of nearly the same
+/* Everything for one call: the chunks, then what lay outside of them last time, soon enough to be of nearly the same
  * instant, then the thread state. */
-static enum status read_at_once(struct stack_tracker *tracker, struct thread_state *thread, bool *thread_known) {
+static enum status list_all(struct stack_tracker *tracker, const struct thread_state *thread, size_t *piece_count) {
     const struct layout *layout = &tracker->runtime->layout;
     struct memory_piece *pieces = tracker->pieces;
     size_t count = tracker->copies.count, span = thread_state_span(layout);
-    remote_addr slot_frame = 0;
-    bool has_slot = layout_has(layout->thread.cframe);
     if (span > sizeof tracker->thread_bytes)
         return STATUS_LIMIT;
+    tracker->slot_frame = 0;
     chunk_copies_list_pieces(&tracker->copies, pieces);
     for (size_t i = 0; i < tracker->outside_count; i++)
         pieces[count++] = (struct memory_piece){tracker->outside[i].address, tracker->outside[i].bytes,
@@ -153,11 +153,16 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
         pieces[count++] = (struct memory_piece){tracker->again[i].address + layout->frame.f_executable,
                                                 &tracker->again[i].executable, sizeof tracker->again[i].executable};
     pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
-    if (has_slot && thread->frame_slot != 0)
-        pieces[count++] = (struct memory_piece){thread->frame_slot, &slot_frame, sizeof slot_frame};
-    TRY(read_pieces(tracker, count, thread_known));
-    if (!*thread_known)
-        return STATUS_OK;
+    if (layout_has(layout->thread.cframe) && thread->frame_slot != 0)
+        pieces[count++] = (struct memory_piece){thread->frame_slot, &tracker->slot_frame, sizeof tracker->slot_frame};
+    *piece_count = count;
+    return STATUS_OK;
+}
+
+/* All of it was read. */
+static enum status take_all(struct stack_tracker *tracker, struct thread_state *thread) {
+    const struct layout *layout = &tracker->runtime->layout;
+    bool has_slot = layout_has(layout->thread.cframe);
     for (size_t i = 0; i < tracker->outside_count; i++)
         tracker->outside[i].read = true;
     for (size_t i = 0; i < tracker->again_count; i++)
@@ -166,17 +171,29 @@ static enum status read_at_once(struct stack_tracker *tracker, struct thread_sta
     thread_state_decode(layout, thread->address, tracker->thread_bytes, &now);
     /* 3.11 and 3.12: each call of the interpreter from C moves the slot. */
     if (has_slot && now.frame_slot == thread->frame_slot)
-        now.frame = slot_frame;
+        now.frame = tracker->slot_frame;
     else if (has_slot && now.frame_slot != 0)
         TRY(memory_read_u64(tracker->runtime->live, now.frame_slot, &now.frame));
     *thread = now;
     return STATUS_OK;
 }
 
+static enum status read_at_once(struct stack_tracker *tracker, struct thread_state *thread, bool *thread_known) {
+    size_t count = 0;
+    TRY(list_all(tracker, thread, &count));
+    TRY(read_pieces(tracker, count, thread_known));
+    return *thread_known ? take_all(tracker, thread) : STATUS_OK;
+}
+
+/* Whether the chunks are likely to tell all. */
+static bool needs_chunks_only(const struct stack_tracker *tracker) {
+    return tracker->chunk_alone && tracker->outside_count == 0;
+}
+
 static enum status read_copies(struct stack_tracker *tracker, struct thread_state *thread, bool *thread_known) {
     struct chunk_copies *copies = &tracker->copies;
     *thread_known = false;
-    if (!tracker->chunk_alone || tracker->outside_count > 0)
+    if (!needs_chunks_only(tracker))
         return read_at_once(tracker, thread, thread_known);
     chunk_copies_list_pieces(copies, tracker->pieces);
     if (copies->count > 1)
@@ -209,12 +226,43 @@ static void judge_speed(struct stack_tracker *tracker, uint64_t ticks) {
     tracker->usual_ticks = ticks > usual_ticks ? usual_ticks + step : usual_ticks - step;
 }
 
+static enum status plan(struct stack_tracker *tracker, struct thread_state *thread, size_t *count) {
+    TRY(prepare_copies(tracker, thread));
+    if (!needs_chunks_only(tracker))
+        return list_all(tracker, thread, count);
+    chunk_copies_list_pieces(&tracker->copies, tracker->pieces);
+    *count = tracker->copies.count;
+    return STATUS_OK;
+}
+
+void stack_tracker_plan(struct stack_tracker *tracker, struct thread_state *thread) {
+    size_t count = 0;
+    bool known = !tracker->failed && thread->datastack_chunk != 0 && thread->frame != 0;
+    tracker->ahead = false;
+    /* What is wrong with it the look will find out. */
+    tracker->piece_count = known && plan(tracker, thread, &count) == STATUS_OK ? count : 0;
+}
+
+/* How long it took to copy this thread's stack is not known. */
+static enum status take_ahead(struct stack_tracker *tracker, struct thread_state *thread, bool *thread_known) {
+    tracker->ahead = false;
+    tracker->slow = true;
+    tracker->copies.copied = tracker->copies.count;
+    *thread_known = !needs_chunks_only(tracker);
+    return *thread_known ? take_all(tracker, thread) : STATUS_OK;
+}
+
 static enum status attempt(struct stack_tracker *tracker, struct thread_state *thread, bool is_last) {
     bool thread_known = false;
-    TRY(prepare_copies(tracker, thread));
-    uint64_t start_ticks = clock_ticks();
-    enum status status = read_copies(tracker, thread, &thread_known);
-    judge_speed(tracker, clock_ticks() - start_ticks);
+    enum status status = STATUS_OK;
+    if (tracker->ahead) {
+        status = take_ahead(tracker, thread, &thread_known);
+    } else {
+        TRY(prepare_copies(tracker, thread));
+        uint64_t start_ticks = clock_ticks();
+        status = read_copies(tracker, thread, &thread_known);
+        judge_speed(tracker, clock_ticks() - start_ticks);
+    }
     tracker->chunk_alone = false;
     TRY(status);
     TRY(chunk_walk(tracker, thread, thread_known, !is_last, count_same(tracker)));

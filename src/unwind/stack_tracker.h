@@ -25,7 +25,7 @@
 
 enum { TRACKER_MAX_OUTSIDE = 32, TRACKER_MAX_AGAIN = 4, TRACKER_FUNCTIONS = 64 };
 
-/* Fields are private but for `stack`, `paused` and `calls`. */
+/* Fields are private but for `stack`, `paused`, `calls`, and those of a read ahead. */
 struct stack_tracker {
     struct runtime *runtime;  /* borrowed */
     struct code_cache *codes; /* borrowed */
@@ -38,7 +38,10 @@ struct stack_tracker {
     unsigned reach_looks;
     struct memory_piece *pieces; /* of one read */
     size_t piece_capacity;
+    size_t piece_count; /* of a read ahead */
+    bool ahead;         /* they have been read, for the next look */
     uint8_t thread_bytes[THREAD_STATE_MAX_BYTES];
+    remote_addr slot_frame; /* what stands in the thread's frame slot */
     /* Frames outside of the chunks that are read along because they were there last time. */
     struct outside_frame {
         remote_addr address;
@@ -83,6 +86,11 @@ void stack_tracker_init(struct stack_tracker *tracker, struct runtime *runtime, 
 void stack_tracker_release(struct stack_tracker *tracker);
 /* Forgets what was seen: after the code cache was released. */
 void stack_tracker_forget(struct stack_tracker *tracker);
+
+/* For who reads for several threads in one call: puts into tracker->pieces, tracker->piece_count of them, what the next
+ * look will read first; 0: that is not known. Once they are all read, `ahead` is to be set, and the look to follow. It
+ * takes them for a slow copy, and reads by itself what they do not suffice for. */
+void stack_tracker_plan(struct stack_tracker *tracker, struct thread_state *thread);
 
 /* Looks. *thread is brought up to date. STATUS_TORN: the stack was at no attempt one that can be vouched for, and
  * frames are those of the last look. */

@@ -72,6 +72,26 @@ static void test_futex_addresses(void **state) {
     assert_true(is_vector);
 }
 
+static void test_waits(void **state) {
+    (void)state;
+    bool running = false;
+    assert_true(proc_parse_wait("running\n", &running));
+    assert_true(running);
+    assert_true(proc_parse_wait("0 0x3 0x7fff\n", &running));
+    assert_false(running);
+    /* In a page fault, or ended: the state letter tells. */
+    assert_false(proc_parse_wait("-1 0x7ffe 0x7fff\n", &running));
+    assert_false(proc_parse_wait("-1 0x0 0x0\n", &running));
+    assert_false(proc_parse_wait("", &running));
+    assert_false(proc_parse_wait("12", &running));
+#ifdef __x86_64__
+    assert_false(proc_parse_wait("60 0x0 0x0\n", &running));
+    assert_false(proc_parse_wait("231 0x0 0x0\n", &running));
+#else
+    assert_false(proc_parse_wait("93 0x0 0x0\n", &running));
+#endif
+}
+
 static void test_deleted_suffix(void **state) {
     (void)state;
     char gone[] = "/tmp/x (deleted)", kept[] = "/tmp/x (deleted) ", name[] = "[x] (deleted)", bare[] = " (deleted)";
@@ -97,6 +117,7 @@ int main(void) {
         cmocka_unit_test(test_stat_refuses_what_is_none),
         cmocka_unit_test(test_status_fields_count_only_at_line_starts),
         cmocka_unit_test(test_futex_addresses),
+        cmocka_unit_test(test_waits),
         cmocka_unit_test(test_deleted_suffix),
         cmocka_unit_test(test_errno_says_what_became_of_the_process),
     };

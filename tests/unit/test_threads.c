@@ -1,5 +1,5 @@
 #include "child.h"
-#include "process/process.h"
+#include "process/thread_watch.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -127,6 +127,39 @@ static void check_three(struct process *process, pid_t pid, bool with_futexes) {
     system_threads_release(&threads);
 }
 
+static void check_watch(struct process *process, pid_t tid, enum thread_run_state state, remote_addr futex) {
+    struct thread_watch *watch = NULL;
+    enum thread_run_state told = THREAD_RUNNING;
+    remote_addr waited_on = 1;
+    assert_int_equal(thread_watch_open(process, tid, &watch), STATUS_OK);
+    assert_int_equal(thread_watch_state(watch, &told), STATUS_OK);
+    assert_int_equal(told, state);
+    assert_int_equal(thread_watch_futex(watch), futex);
+    assert_int_equal(thread_watch_wait(watch, &told, &waited_on), STATUS_OK);
+    assert_int_equal(told, state);
+    assert_int_equal(waited_on, futex);
+    thread_watch_free(watch);
+}
+
+static void test_watches(void **state) {
+    (void)state;
+    pid_t pid = child_start(start_three, NULL);
+    child_await_state(pid, shared->sleeper, "S");
+    child_await_state(pid, shared->waiter, "S");
+    struct process *process = open_process(pid);
+    struct thread_watch *watch = NULL;
+    enum thread_run_state told = THREAD_IDLE;
+    remote_addr futex = 0;
+    check_watch(process, shared->sleeper, THREAD_IDLE, 0);
+    check_watch(process, shared->spinner, THREAD_RUNNING, 0);
+    check_watch(process, shared->waiter, THREAD_IDLE, (remote_addr)(uintptr_t)&shared->futex_word);
+    assert_int_equal(thread_watch_open(process, shared->sleeper, &watch), STATUS_OK);
+    child_end(pid);
+    assert_int_equal(thread_watch_wait(watch, &told, &futex), STATUS_NO_PROCESS);
+    thread_watch_free(watch);
+    process_free(process);
+}
+
 static void test_states_names_and_futexes(void **state) {
     (void)state;
     pid_t pid = child_start(start_three, NULL);
@@ -204,6 +237,7 @@ static void test_nested_pid_namespace(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_states_names_and_futexes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_watches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_hundred_threads, set_up, tear_down),
         cmocka_unit_test(test_nested_pid_namespace),
     };

@@ -153,6 +153,16 @@ remote_addr proc_parse_futex(const char *text, bool *is_vector) {
     return strtoull(end + 1, NULL, 16);
 }
 
+bool proc_parse_wait(const char *text, bool *running) {
+    static const char running_text[] = "running";
+    *running = strncmp(text, running_text, sizeof running_text - 1) == 0;
+    if (*running)
+        return true;
+    char *end = NULL;
+    long number = strtol(text, &end, 10);
+    return end != text && *end == ' ' && number >= 0 && number != SYS_exit && number != SYS_exit_group;
+}
+
 bool proc_cut_deleted(char *path) {
     static const char suffix[] = " (deleted)";
     size_t length = strlen(path);

@@ -41,6 +41,10 @@ bool proc_parse_last_pid(const char *value, pid_t *pid, size_t *count);
  * *is_vector says that it is the address of a struct futex_waitv instead. */
 remote_addr proc_parse_futex(const char *text, bool *is_vector);
 
+/* Whether a line of /proc/PID/syscall tells, like the state letter, that the thread runs or wants to (*running), or
+ * that it waits. False for one that waits outside a system call, or in one from which it does not come back. */
+bool proc_parse_wait(const char *text, bool *running);
+
 /* Cuts " (deleted)" off a path that the kernel gave. Returns whether it was there. */
 bool proc_cut_deleted(char *path);
 

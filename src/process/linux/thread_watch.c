@@ -111,6 +111,18 @@ remote_addr thread_watch_futex(struct thread_watch *watch) {
     return is_vector ? 0 : address;
 }
 
+enum status thread_watch_wait(struct thread_watch *watch, enum thread_run_state *state, remote_addr *futex) {
+    char text[TEXT_BYTES];
+    bool running = false, is_vector = false;
+    *futex = 0;
+    if (watch->syscall_fd < 0 || read_again(watch->syscall_fd, text) != STATUS_OK || !proc_parse_wait(text, &running))
+        return thread_watch_state(watch, state);
+    remote_addr address = proc_parse_futex(text, &is_vector);
+    *state = running ? THREAD_RUNNING : THREAD_IDLE;
+    *futex = is_vector ? 0 : address;
+    return STATUS_OK;
+}
+
 size_t process_thread_count(struct process *process) {
     struct stat info;
     /* A directory's links are its folders and itself twice. */
