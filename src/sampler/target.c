@@ -73,8 +73,8 @@ struct target {
     uint64_t lost_ns;        /* since when it is `lost` */
     uint64_t strange_cpu_ns; /* of its first thread's CPU time, what may be another program's at most */
     bool started;
-    bool lost;           /* no Python was found when last looked for: it has exec'd something else */
-    size_t unborn_count; /* at the last listing */
+    bool lost;       /* no Python was found when last looked for: it has exec'd something else */
+    uint64_t unborn; /* as it was at the last listing */
     bool listed_once;
     bool list_stale; /* threads came or went */
     bool restarted;  /* the interpreter was finalised and initialised again */
@@ -325,8 +325,8 @@ struct listing {
     struct thread_names names;
     struct system_threads system;
     struct native_ids native_ids;
-    bool read_again;     /* the system's threads were */
-    size_t unborn_count; /* thread states that have run nothing yet */
+    bool read_again; /* the system's threads were */
+    uint64_t unborn; /* the addresses of thread states that have run nothing yet, put together; 0: there are none */
     uint64_t now_ns;
 };
 
@@ -434,7 +434,7 @@ static enum status list_interp(struct listing *listing) {
         }
         address = state.next;
         if (known == NULL && is_unborn(target, &state)) {
-            listing->unborn_count++;
+            listing->unborn ^= state.address;
             continue;
         }
         TRY(known != NULL ? rename_thread(listing, known) : start_thread(listing, &state));
@@ -467,11 +467,11 @@ static enum status end_unlisted(struct target *target) {
 /* A thread gets its name some time after it has begun, and nothing that is read all the time tells when. Soon at first,
  * then ever less often: there are threads that have none. */
 static void plan_next_listing(struct target *target, const struct listing *listing) {
-    bool unsettled = listing->unborn_count > 0;
+    bool unsettled = listing->unborn != 0;
     /* Some are never born: those of threads that call Python now and then. */
-    if (listing->unborn_count > target->unborn_count)
+    if (listing->unborn != target->unborn)
         target->settle_ns = SETTLE_FIRST_NS;
-    target->unborn_count = listing->unborn_count;
+    target->unborn = listing->unborn;
     for (size_t i = 0; i < target->thread_count && !unsettled; i++)
         unsettled = target->threads[i]->sampled.name == NULL;
     target->list_period_ns = unsettled && target->settle_ns < LIST_PERIOD_NS ? target->settle_ns : LIST_PERIOD_NS;
