@@ -293,11 +293,18 @@ static enum status read_interps(struct target *target) {
     return STATUS_OK;
 }
 
+static bool has_ended(const struct target_thread *thread) {
+    struct thread_activity activity;
+    return thread->watch != NULL && thread_watch_activity(thread->watch, &activity) == STATUS_NO_PROCESS;
+}
+
+/* A new thread often has the address and the stack, which is the id, of one that has just ended. */
 static struct target_thread *find_thread(const struct target *target, const struct thread_state *state) {
     for (size_t i = 0; i < target->thread_count; i++) {
         struct target_thread *thread = target->threads[i];
         if (thread->state.address == state->address && thread->interp == state->interp &&
-            thread->state.thread_id == state->thread_id && thread->state.native_thread_id == state->native_thread_id)
+            thread->state.thread_id == state->thread_id && thread->state.native_thread_id == state->native_thread_id &&
+            (state->native_thread_id != 0 || !has_ended(thread)))
             return thread;
     }
     return NULL;
@@ -444,11 +451,9 @@ static enum status list_interp(struct listing *listing) {
 
 /* A list that was read while it changed can end too early without a sign: what lives has to be missing twice. */
 static bool may_live(struct target_thread *thread) {
-    struct thread_activity activity;
-    bool ended = thread->watch != NULL && thread_watch_activity(thread->watch, &activity) == STATUS_NO_PROCESS;
     bool was_missing = thread->missing;
     thread->missing = true;
-    return !ended && !was_missing;
+    return !was_missing && !has_ended(thread);
 }
 
 static enum status end_unlisted(struct target *target) {
