@@ -15,25 +15,23 @@ enum { CODE_OPTIMIZED = 0x1, CODE_NEWLOCALS = 0x2, CODE_VARARGS = 0x4, CODE_VARK
 /* Everything that a stack needs to know of a code object. Text is UTF-8 with lone surrogates escaped. */
 struct code {
     remote_addr address;
-    uint32_t serial; /* from 1: no other struct code of this cache has or will have it */
     const char *name;
     const char *qualname; /* NULL before 3.11 */
     const char *filename;
     struct linetable lines;
     remote_addr bytecode; /* 3.11+: address of the first instruction; 0 before, where frames count from 0 */
+    remote_addr tlbc;     /* 3.14+ free-threaded: the array of per-thread copies of the bytecode, else 0 */
+    uint32_t serial;      /* from 1: no other struct code of this cache has or will have it */
     uint32_t bytecode_bytes;
     uint32_t first_traceable_bytes; /* 3.11+: instructions before this one only set the frame up */
     uint32_t flags;
     uint32_t frame_bytes;    /* 3.11+: what a frame of it takes up on the data stack */
     uint32_t nlocalsplus;    /* 3.11+ */
     uint32_t argument_count; /* positional, keyword-only, *args and **kwargs together */
-    remote_addr tlbc;        /* 3.14+ free-threaded: the array of per-thread copies of the bytecode, else 0 */
     /* Private: for each code unit its instruction's family, and whether it enters; NULL until it is asked for. */
     const uint8_t *steps;
-    bool steps_known;
     /* Private: 3.8 to 3.10: for each code unit where its callee is; NULL until it is asked for. */
     const struct callee_slot *callee_slots;
-    bool callee_slots_known;
     /* Private: what tells this code object from another that has taken its address, and when that was last looked at.
      */
     uint64_t fingerprint;
@@ -41,6 +39,9 @@ struct code {
     /* Private: what code_position was last asked, one higher so that 0 is nothing, and what it said. */
     uint32_t last_asked;
     struct source_position last_position;
+    /* Private: whether they were asked for. */
+    bool steps_known;
+    bool callee_slots_known;
 };
 
 /* The code objects of one runtime. Not thread-safe. */

@@ -280,10 +280,14 @@ enum status process_read_variable(struct process *process, const char *name, cha
 
 enum status process_read_resident(const struct process *process, uint64_t *resident_bytes) {
     char text[STAT_TEXT_BYTES];
-    unsigned long long all_pages = 0, file_pages = 0;
+    char *end = NULL;
     TRY(proc_read_text(process->dir_fd, "statm", text, sizeof text));
-    if (sscanf(text, "%*u %llu %llu", &all_pages, &file_pages) != 2)
+    (void)strtoull(text, &end, 10);
+    const char *rest = end;
+    uint64_t all_pages = strtoull(rest, &end, 10);
+    if (end == rest)
         return STATUS_DAMAGED;
+    uint64_t file_pages = strtoull(end, NULL, 10);
     *resident_bytes = all_pages > file_pages ? (all_pages - file_pages) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
     return STATUS_OK;
 }
