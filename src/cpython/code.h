@@ -21,7 +21,6 @@ struct code {
     struct linetable lines;
     remote_addr bytecode; /* 3.11+: address of the first instruction; 0 before, where frames count from 0 */
     remote_addr tlbc;     /* 3.14+ free-threaded: the array of per-thread copies of the bytecode, else 0 */
-    uint32_t serial;      /* from 1: no other struct code of this cache has or will have it */
     uint32_t bytecode_bytes;
     uint32_t first_traceable_bytes; /* 3.11+: instructions before this one only set the frame up */
     uint32_t flags;
@@ -36,6 +35,7 @@ struct code {
      */
     uint64_t fingerprint;
     uint32_t checked_epoch;
+    uint32_t serial; /* from 1: no other struct code of this cache has or will have it */
     /* Private: what code_position was last asked, one higher so that 0 is nothing, and what it said. */
     uint32_t last_asked;
     struct source_position last_position;
