@@ -87,7 +87,7 @@ def assert_seen_from_outside(ran, before, whole):
 UNSEEN = BURN + """
 import json, signal
 def first(): burn(0.3)
-def second(): burn(0.2)
+def second(): burn(0.6)
 first()
 os.kill(int(sys.argv[1]), signal.SIGCONT)
 second()
