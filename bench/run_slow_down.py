@@ -15,7 +15,8 @@ from harness import figures, interpreters, launchers, packages
 from harness.targets import PROGRAMS as FOLDER
 
 TITLE = "Slow-down of ten programs, started under a profiler"
-GOAL = 1.01
+# {tool: (median of the ten, worst of the ten)}: CPU alone; CPU, memory and copies.
+GOALS = {launchers.CPU_ONLY: (1.01, None), launchers.ALL: (1.05, 1.20)}
 SECONDS, SECONDS_LONG = 1.0, 10.0
 ROUNDS, ROUNDS_LONG = 3, 5
 # What takes longer than so much and so many times as long as it should is given up.
@@ -137,15 +138,30 @@ def rows_of(interpreter, ratios):
         yield [interpreter.version_text, name, *medians, *walls]
 
 
+def reached(value, goal):
+    return "**reached**" if value <= goal else "**not reached**"
+
+
+def verdicts_of(interpreter, ratios):
+    for name, (median_goal, worst_goal) in GOALS.items():
+        by_program = ratios.get(name)
+        if not by_program:
+            continue
+        wall, cpu = (median_of(by_program, index) for index in (0, 1))
+        verdict = f"- {interpreter.version_text}, {name}: goal of the median ≤ {median_goal:.2f}×: {reached(wall, median_goal)}"
+        yield f"{verdict} ({wall:.3f}×; by CPU time {cpu:.3f}×)"
+        if worst_goal:
+            worst = max(by_program, key=lambda program: by_program[program][0])
+            verdict = f"- {interpreter.version_text}, {name}: goal of the worst ≤ {worst_goal:.2f}×"
+            yield f"{verdict}: {reached(by_program[worst][0], worst_goal)} ({by_program[worst][0]:.3f}×, {worst})"
+
+
 def run(context):
     rows, verdicts = [], []
     for interpreter in filter(None, (interpreters.pick(version=version) for version in ((3, 13), (3, 15)))):
         ratios = measure(context, interpreter)
         rows.extend(rows_of(interpreter, ratios))
-        if "strobe run" in ratios:
-            wall, cpu = (median_of(ratios["strobe run"], index) for index in (0, 1))
-            verdict = "reached" if wall <= GOAL else "not reached"
-            verdicts.append(f"- {interpreter.version_text}: goal ≤ {GOAL:.2f}×: **{verdict}** ({wall:.3f}×; by CPU time {cpu:.3f}×)")
+        verdicts.extend(verdicts_of(interpreter, ratios))
     head = ["Python", "tool", "**median**", "its CPU time", "start to end", *PROGRAMS]
     seconds, rounds = (SECONDS_LONG, ROUNDS_LONG) if context.long else (SECONDS, ROUNDS)
     return [

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from harness import packages, peers
 
 
+ALL, CPU_ONLY = "strobe run", "strobe run --cpu-only"
+
+
 @dataclass(frozen=True)
 class Launcher:
     """A command that runs a Python script (command() + [script, arguments...]) under a profiler, and its environment."""
@@ -26,7 +29,7 @@ def bare(interpreter):
     return Launcher("bare", (interpreter.path,))
 
 
-def strobe(context, interpreter, folder, name="strobe run", options=()):
+def strobe(context, interpreter, folder, name=ALL, options=()):
     words = (context.strobe, "run", *options, "--capture", f"{folder}/strobe.strobe", "-o", f"{folder}/strobe.txt")
     return Launcher(name, (*words, "-f", "table", "--", interpreter.path))
 
@@ -56,6 +59,7 @@ def of_interpreter(context, interpreter, folder):
     """All that run here, strobe first."""
     found = [
         strobe(context, interpreter, folder),
+        strobe(context, interpreter, folder, CPU_ONLY, ("--cpu-only",)),
         scalene(interpreter, folder),
         py_spy(interpreter, folder),
         cpython(interpreter, folder),
