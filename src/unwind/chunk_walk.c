@@ -377,7 +377,6 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
                         .count = same};
     walk_find_top(&walk, same);
     enum status status = climb_all(&walk);
-    tracker->stack.unchanged = tracker->stack.unchanged < walk.same ? tracker->stack.unchanged : walk.same;
     if (status == STATUS_OK) {
         drop_leftovers(&walk);
         if (!walk.ended && !is_innermost(&walk))
@@ -395,7 +394,6 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
     }
     tracker->stack.count = walk.count;
     /* A frame that was there before can turn out to be one that is left over. */
-    if (tracker->stack.unchanged > walk.count)
-        tracker->stack.unchanged = walk.count;
+    tracker->stack.unchanged = walk.same < walk.count ? walk.same : walk.count;
     return outside_predict(tracker, walk.same);
 }
