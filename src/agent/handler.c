@@ -25,14 +25,18 @@ static uint64_t most_stack_bytes(const struct wire_ring *ring) {
     return unread < WIRE_RING_BYTES / 4 ? WIRE_SAMPLE_MAX_STACK_WORDS * sizeof(uint64_t) : LITTLE_BYTES;
 }
 
-/* How many words above the stack pointer there are to copy: not beyond the end of the thread's stack, and when it is on
- * some other stack (a signal's, a coroutine's) not beyond what is mapped. */
-static uint32_t count_stack_words(const struct agent_thread *thread, uint64_t stack_pointer) {
-    uint64_t bytes = most_stack_bytes(&thread->ring), end = thread->walk.c_stack_end;
+/* How many words above the stack pointer there are to copy: not beyond the evaluation loop that has called all this,
+ * nor the end of the thread's stack, and when it is on some other stack (a signal's, a coroutine's) what is mapped. */
+static uint32_t count_stack_words(const struct agent_thread *thread, const struct walk_stack *stack,
+                                  uint64_t stack_pointer) {
+    uint64_t bytes = most_stack_bytes(&thread->ring);
+    uint64_t end = stack->loop_address != 0 ? stack->loop_address : thread->walk.c_stack_end;
     if (stack_pointer % sizeof(uint64_t) != 0)
         return 0;
     if (stack_pointer < end && end - stack_pointer < bytes)
         bytes = (end - stack_pointer) & ~UINT64_C(7);
+    if (walk_knows_c_stack(&thread->walk, stack_pointer))
+        return (uint32_t)(bytes / sizeof(uint64_t));
     uint64_t in_page = PROBE_PAGE_BYTES - stack_pointer % PROBE_PAGE_BYTES;
     if (bytes > in_page && !probe_readable(stack_pointer + in_page, 1))
         bytes = in_page;
@@ -104,7 +108,7 @@ static void write_sample(struct agent_thread *thread, const struct clock_times *
         return;
     uint32_t words = is_in_loop(agent_python(), registers->program_counter)
                          ? 0
-                         : count_stack_words(thread, registers->stack_pointer);
+                         : count_stack_words(thread, &stack, registers->stack_pointer);
     uint64_t position = wire_ring_position(&thread->ring);
     struct wire_sample *sample = reserve(&thread->ring, &position, &stack, words);
     if (sample == NULL)
