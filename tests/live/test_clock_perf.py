@@ -12,12 +12,11 @@ import pytest
 from agent_reader import ENDED, QUIET, Watched
 from harness import NO_PERMISSION, TARGETS, USAGE, assert_refuses, strobe
 from test_agent import COMMON, assert_sampled, helper, with_helper, without_agents_signal  # noqa: F401 (a fixture)
-from test_run_agent import TICK_S, Ran
+from test_run_agent import POINTS, TICK_S, Ran
 
 PERF = {"STROBE_AGENT_CLOCK": "perf"}
 CLOCK_MONOTONIC_COARSE = 6
 KERNEL_TICK_S = time.clock_getres(CLOCK_MONOTONIC_COARSE)
-POINTS = 0.02
 
 permitted = pytest.mark.skipif(
     strobe("run", "--clock", "perf", "--no-capture", "--quiet", "--", "true").returncode == NO_PERMISSION,
