@@ -27,11 +27,20 @@ static void check_stack(const struct tracked_stack *stack) {
     }
 }
 
+/* As for several threads that are read in one call. */
+static void read_ahead(struct stack_tracker *tracker, struct thread_state *thread) {
+    stack_tracker_plan(tracker, thread);
+    tracker->ahead = tracker->piece_count > 0 &&
+                     memory_read_pieces(tracker->runtime->live, tracker->pieces, tracker->piece_count) == STATUS_OK;
+}
+
 static void track_chunked(struct runtime *runtime, struct code_cache *codes, struct thread_state *thread) {
     struct stack_tracker tracker;
     stack_tracker_init(&tracker, runtime, codes);
     for (int i = 0; i < LOOKS; i++) {
         code_cache_start_epoch(codes);
+        if (i > 0)
+            read_ahead(&tracker, thread);
         require(stack_tracker_look(&tracker, thread, ATTEMPTS) != STATUS_FAILED);
         check_stack(&tracker.stack);
     }
