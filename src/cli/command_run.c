@@ -150,7 +150,7 @@ static int parse(int argc, char **argv, struct run_options *options) {
         else
             problem = sampling_take_option(&options->sampling, option, optarg);
         if (problem != NULL)
-            return cli_usage_error("run", "%s: '%s'", problem, optarg != NULL ? optarg : argv[optind - 1]);
+            return cli_usage_error("run", "%s: '%s'", problem, cli_wrong_word(argv));
         before = optind;
     }
     /* What getopt takes without returning an option is the "--". */

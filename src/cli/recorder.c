@@ -4,6 +4,7 @@
 #include "cli/program.h"
 #include "cli/recorder_state.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -229,26 +230,12 @@ static void follow_epoch(struct recorder *recorder, struct recorded_stack *stack
     stack->epoch = recorder->epoch;
 }
 
-static enum status reserve(struct recorded_stack *stack, size_t count) {
-    if (count <= stack->capacity)
-        return STATUS_OK;
-    size_t capacity = stack->capacity > 0 ? stack->capacity : 32;
-    while (capacity < count)
-        capacity *= 2;
-    uint32_t *ids = realloc(stack->ids, capacity * sizeof ids[0]);
-    if (ids == NULL)
-        return STATUS_FAILED;
-    stack->ids = ids;
-    stack->capacity = capacity;
-    return STATUS_OK;
-}
-
 /* The id of the sample's stack: from where it differs from the last one on, frame by frame. */
 static enum status stack_id(struct recorder *recorder, struct recorded_stack *stack, const struct sample *sample,
                             uint32_t *id) {
     const struct sampled_process *process = sample->thread->process;
     size_t from = sample->unchanged < stack->valid ? sample->unchanged : stack->valid;
-    TRY(reserve(stack, sample->count));
+    TRY(array_reserve((void **)&stack->ids, &stack->capacity, sample->count, sizeof stack->ids[0]));
     *id = from > 0 ? stack->ids[from - 1] : 0;
     for (size_t i = from; i < sample->count; i++) {
         uint32_t frame = 0, parent = *id;
