@@ -1,5 +1,6 @@
 #include "sampler/target_thread.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -201,20 +202,6 @@ static bool charge_wall(struct target_thread *thread, uint64_t wall_ns) {
     return ran;
 }
 
-static enum status reserve(struct target_thread *thread, size_t count) {
-    if (count <= thread->capacity)
-        return STATUS_OK;
-    size_t capacity = thread->capacity > 0 ? thread->capacity : 16;
-    while (capacity < count)
-        capacity *= 2;
-    struct sample_frame *frames = realloc(thread->frames, capacity * sizeof frames[0]);
-    if (frames == NULL)
-        return STATUS_FAILED;
-    thread->frames = frames;
-    thread->capacity = capacity;
-    return STATUS_OK;
-}
-
 /* What is remembered is in its place again. */
 static void restore(struct target_thread *thread) {
     if (thread->aside_count == 0)
@@ -274,7 +261,7 @@ static enum status take_tracked(struct target_thread *thread, const struct threa
     size_t from = count_there(thread, stack), count = from > 0 ? stack->frames[from - 1].mark : 0;
     /* At worst a native frame before each. */
     size_t most = (stack->count - from) * 2 + 1;
-    TRY(reserve(thread, count + most));
+    TRY(array_reserve((void **)&thread->frames, &thread->capacity, count + most, sizeof thread->frames[0]));
     thread->passing = stack->passing;
     if (stack->passing)
         put_aside(thread, count, most);
