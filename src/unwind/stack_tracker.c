@@ -1,5 +1,6 @@
 #include "unwind/stack_tracker.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "unwind/chunk_walk.h"
 #include "unwind/walk.h"
@@ -81,26 +82,9 @@ static uint64_t predict_newest_bytes(struct stack_tracker *tracker, const struct
 }
 
 enum status stack_tracker_add_outside(struct stack_tracker *tracker, const struct outside_frame *frame) {
-    if (tracker->outside_count == tracker->outside_capacity) {
-        size_t capacity = tracker->outside_capacity > 0 ? tracker->outside_capacity * 2 : 4;
-        struct outside_frame *outside = realloc(tracker->outside, capacity * sizeof outside[0]);
-        if (outside == NULL)
-            return STATUS_FAILED;
-        tracker->outside = outside;
-        tracker->outside_capacity = capacity;
-    }
+    TRY(array_reserve((void **)&tracker->outside, &tracker->outside_capacity, tracker->outside_count + 1,
+                      sizeof tracker->outside[0]));
     tracker->outside[tracker->outside_count++] = *frame;
-    return STATUS_OK;
-}
-
-static enum status reserve_pieces(struct stack_tracker *tracker, size_t count) {
-    if (count <= tracker->piece_capacity)
-        return STATUS_OK;
-    struct memory_piece *pieces = realloc(tracker->pieces, count * 2 * sizeof pieces[0]);
-    if (pieces == NULL)
-        return STATUS_FAILED;
-    tracker->pieces = pieces;
-    tracker->piece_capacity = count * 2;
     return STATUS_OK;
 }
 
@@ -114,8 +98,8 @@ static enum status prepare_copies(struct stack_tracker *tracker, struct thread_s
         thread->datastack_chunk = 0;
     TRY(status);
     TRY(chunk_copies_reserve(&tracker->copies, (size_t)size_bytes));
-    TRY(reserve_pieces(tracker, tracker->copies.count + MAX_OTHER_PIECES));
-    return STATUS_OK;
+    return array_reserve((void **)&tracker->pieces, &tracker->piece_capacity, tracker->copies.count + MAX_OTHER_PIECES,
+                         sizeof tracker->pieces[0]);
 }
 
 /* A chunk that has been popped since may have been given back to the system; it is mostly pushed again at the same
