@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import run_slow_down
-from harness import figures, interpreters, launchers, packages
+from harness import figures, interpreters, launchers, packages, turns
 from harness.targets import PROGRAMS as FOLDER
 
 TITLE = "Memory profilers: what they cost"
@@ -40,11 +40,11 @@ class Plan:
     """How much is measured."""
 
     def __init__(self, context):
-        self.program_seconds, self.program_rounds = (0.2, 1) if context.short else (1.0, 3)
+        self.program_rounds = 1 if context.short else 3
         self.churn_seconds, self.churn_runs = (0.4, 3) if context.short else (1.0, max(5, context.runs // 3))
         self.capture_seconds = 10 if context.short else 60
         self.peer_capture_seconds = 2 if context.short else 10
-        self.strobe_rounds = 2 if context.short else 5
+        self.strobe_rounds = 5 if context.short else 20
         # Those of which a round takes a moment only.
         self.peer_programs = ("fannkuch", "pprint", "raytrace") if context.short else tuple(run_slow_down.PROGRAMS)
 
@@ -54,7 +54,7 @@ def run_churn(launcher, folder, rounds, seconds, threads):
     result = Path(folder) / "churn.json"
     result.unlink(missing_ok=True)
     command = launcher.command(FOLDER / "churn.py", rounds, seconds, threads, result)
-    status = run_slow_down.run_command(command, launcher.environment, folder, LIMIT_S)
+    status = launchers.run_command(command, launcher.environment, folder, LIMIT_S)
     if status != 0 or not result.exists():
         print(f"churn: {launcher.name} ended with {status}", file=sys.stderr, flush=True)
         return None
@@ -98,7 +98,7 @@ def instruction_ratio(context, interpreter, folder):
 def private_bytes(launcher, folder, objects):
     result = Path(folder) / "live.json"
     command = launcher.command(FOLDER / "live_objects.py", objects, result)
-    if run_slow_down.run_command(command, launcher.environment, folder, LIMIT_S) != 0:
+    if launchers.run_command(command, launcher.environment, folder, LIMIT_S) != 0:
         return None
     return json.loads(result.read_text())["private_bytes"]
 
@@ -146,10 +146,10 @@ def program_ratios(bare, tools, interpreter, folder, plan):
     if package_folder is None:
         return ratios
     for program in run_slow_down.PROGRAMS:
-        looped = (package_folder, folder, program, plan.program_seconds)
-        found = run_slow_down.compare(bare, tools[:1], *looped, plan.strobe_rounds)
-        if program in plan.peer_programs:
-            found |= run_slow_down.compare(bare, tools[1:], *looped, plan.program_rounds)
+        able = tools if program in plan.peer_programs else tools[:1]
+        counts = {tool.name: plan.strobe_rounds if tool.name == STROBE else plan.program_rounds for tool in able}
+        words = run_slow_down.PROGRAMS[program]
+        found = turns.compare(bare, able, package_folder, words, run_slow_down.TURN_S, counts)
         for name, pairs in found.items():
             if pairs:
                 ratios.setdefault(name, []).append((program, run_slow_down.ratio(pairs, "wall_s")))
