@@ -102,7 +102,7 @@ def compare(bare, tools, package_folder, folder, program, seconds, rounds):
         turn = index % len(every)
         runs = in_turn([*every[turn:], *every[:turn]], package_folder, folder, program, loops, seconds)
         for tool in tools:
-            if tool.name in runs:
+            if bare.name in runs and tool.name in runs:
                 found[tool.name].append((runs[bare.name], runs[tool.name]))
     return found
 
