@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import run_slow_down
-from harness import figures, interpreters, launchers, packages, peers
+from harness import figures, interpreters, launchers, packages, peers, turns
 from harness.targets import PROGRAMS as FOLDER
 
 TITLE = "Memory profilers: what they cost"
@@ -60,7 +60,7 @@ class Plan:
     """How much is measured. What is slow of others' is run once."""
 
     def __init__(self, context):
-        self.program_seconds, self.program_rounds = (0.2, 2) if context.short else (1.0, 5)
+        self.program_rounds = 5 if context.short else 20
         self.churn_seconds, self.churn_runs = (0.5, 7) if context.short else (1.0, max(7, context.runs // 3))
         self.rounds_counted = (50, 150) if context.short else (400, 1200)  # the difference is without start-up
         self.memory_runs = 3
@@ -140,7 +140,7 @@ class Bench:
         path.unlink(missing_ok=True)
         command = launcher.command(FOLDER / program, *arguments, path)
         start = time.monotonic()
-        status = run_slow_down.run_command(command, launcher.environment, self.folder, self.plan.limit_s)
+        status = launchers.run_command(command, launcher.environment, self.folder, self.plan.limit_s)
         try:
             written = json.loads(path.read_text()) if status == 0 else None
         except (OSError, ValueError):
@@ -161,16 +161,13 @@ class Bench:
 # --- The ten programs ---
 
 
-def program_ratios(bare, tools, package_folder, bench, programs, rounds):
+def program_ratios(bare, tools, package_folder, programs, rounds):
     """{tool: [(program, ratio), ...]}"""
     ratios = {}
     for program in programs:
-        try:
-            looped = (package_folder, bench.folder, program, bench.plan.program_seconds, rounds)
-            found = run_slow_down.compare(bare, tools, *looped)
-        except run_slow_down.DidNotRun as reason:
-            print(f"{program}: {reason}", file=sys.stderr, flush=True)
-            continue
+        counts = {tool.name: rounds for tool in tools}
+        words = run_slow_down.PROGRAMS[program]
+        found = turns.compare(bare, tools, package_folder, words, run_slow_down.TURN_S, counts)
         for name, pairs in found.items():
             if pairs:
                 ratios.setdefault(name, []).append((program, run_slow_down.ratio(pairs, "wall_s")))
@@ -187,7 +184,7 @@ def measure_programs(bench):
         package_folder = packages.folder("programs", interpreter)
         if package_folder is None:
             continue
-        found = program_ratios(launchers.bare(interpreter), tools, package_folder, bench, programs, rounds)
+        found = program_ratios(launchers.bare(interpreter), tools, package_folder, programs, rounds)
         for name, by_program in found.items():
             program, worst = max(by_program, key=lambda pair: pair[1])
             few = f" (of {len(by_program)})" if len(by_program) < len(every) else ""
@@ -350,7 +347,7 @@ def legend(bench, free_threaded, took):
     spent = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items())
     return (
         f"CPython {bench.interpreter.version_text}{free}; {', '.join(versions)}. All tools with their defaults. Times under the tool "
-        f"to times without, by turns, medians: of {plan.program_rounds} runs of {plan.program_seconds:g} s of each program (others' of "
+        f"to times without, by turns, medians: of {plan.program_rounds} turns of {run_slow_down.TURN_S:g} s of each program (others' of "
         f"{plan.peer_rounds}), of {plan.churn_runs} of {plan.churn_seconds:g} s of the churn (others' of {plan.peer_runs}). Worst: which "
         f"program it is stands beside it. Memory: what the process itself has written to, with no object and with {OBJECTS:,} floats. "
         f"This took: {spent}."

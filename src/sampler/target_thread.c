@@ -31,8 +31,10 @@ void target_thread_release(struct target_thread *thread) {
     thread->watch = NULL;
 }
 
-static bool is_current(const struct tracked_stack *stack, struct code_cache *codes) {
-    for (size_t i = 0; i < stack->count; i++) {
+static bool is_current(struct tracked_stack *stack, struct code_cache *codes) {
+    size_t count = stack->known > stack->count ? stack->known : stack->count;
+    tracked_stack_restore(stack);
+    for (size_t i = 0; i < count; i++) {
         const struct code *old = stack->frames[i].code, *now = NULL;
         if (old != NULL && (code_cache_get(codes, old->address, &now) != STATUS_OK || now != old))
             return false;
@@ -40,13 +42,20 @@ static bool is_current(const struct tracked_stack *stack, struct code_cache *cod
     return true;
 }
 
-void target_thread_check_codes(struct target_thread *thread, struct code_cache *codes) {
-    if (is_current(&thread->tracker.stack, codes) && is_current(&thread->linked.stack, codes))
-        return;
+void target_thread_forget_stack(struct target_thread *thread) {
     stack_tracker_forget(&thread->tracker);
     linked_tracker_forget(&thread->linked);
     thread->count = 0;
+    thread->known = 0;
+    thread->unchanged = 0;
+    thread->aside_count = 0;
     thread->has_stack = false;
+}
+
+void target_thread_check_codes(struct target_thread *thread, struct code_cache *codes) {
+    if (is_current(&thread->tracker.stack, codes) && is_current(&thread->linked.stack, codes))
+        return;
+    target_thread_forget_stack(thread);
     thread->wait.asleep_ns = 0;
 }
 
@@ -183,13 +192,35 @@ static enum status reserve(struct target_thread *thread, size_t count) {
     return STATUS_OK;
 }
 
-/* Puts one more frame at `index`, outermost first; *unchanged counts those that were there before. */
-static void put_frame(struct target_thread *thread, size_t index, size_t old_count, const struct sample_frame *frame,
-                      size_t *unchanged) {
+/* What is remembered is in its place again. */
+static void restore(struct target_thread *thread) {
+    if (thread->aside_count == 0)
+        return;
+    memcpy(thread->frames + thread->aside_start, thread->aside, thread->aside_count * sizeof thread->aside[0]);
+    if (thread->wait.unchanged > thread->aside_start)
+        thread->wait.unchanged = thread->aside_start;
+    thread->aside_count = 0;
+}
+
+/* Before up to `count` frames from `start` on, all that are not remembered, are put: keeps what is. */
+static void put_aside(struct target_thread *thread, size_t start, size_t count) {
+    size_t known = thread->known > start ? thread->known - start : 0;
+    count = count < known ? count : known;
+    if (count > THREAD_MAX_ASIDE) {
+        thread->known = start;
+        return;
+    }
+    memcpy(thread->aside, thread->frames + start, count * sizeof thread->aside[0]);
+    thread->aside_start = start;
+    thread->aside_count = count;
+}
+
+/* Puts one more frame at `index`, outermost first; thread->unchanged counts those that were there before. */
+static void put_frame(struct target_thread *thread, size_t index, const struct sample_frame *frame) {
     struct sample_frame *there = &thread->frames[index];
-    if (*unchanged == index && index < old_count && there->code == frame->code &&
+    if (thread->unchanged == index && index < thread->known && there->code == frame->code &&
         there->instruction_bytes == frame->instruction_bytes && there->kind == frame->kind) {
-        *unchanged = index + 1;
+        thread->unchanged = index + 1;
         return;
     }
     *there = *frame;
@@ -198,32 +229,45 @@ static void put_frame(struct target_thread *thread, size_t index, size_t old_cou
 static const struct sample_frame native_frame = {.instruction_bytes = -1, .kind = SAMPLE_FRAME_NATIVE};
 static const struct sample_frame gc_frame = {.instruction_bytes = -1, .kind = SAMPLE_FRAME_GC};
 
-static size_t put_native(struct target_thread *thread, size_t index, const struct thread_look *look, size_t old_count,
-                         size_t *unchanged) {
+static size_t put_native(struct target_thread *thread, size_t index, const struct thread_look *look) {
     if (!look->options->native_boundaries || index == 0)
         return index;
-    put_frame(thread, index, old_count, &native_frame, unchanged);
+    put_frame(thread, index, &native_frame);
     return index + 1;
 }
 
-/* Takes over what has changed of a tracked stack. A frame's mark is how many sample frames end with it. */
+/* How many of a tracked stack's frames are there as sample frames already. A frame's mark is how many end with it. */
+static size_t count_there(const struct target_thread *thread, const struct tracked_stack *stack) {
+    size_t from = stack->unchanged;
+    while (from > 0 && stack->frames[from - 1].mark > thread->known)
+        from--;
+    return from;
+}
+
+/* Takes over what has changed of a tracked stack; behind it there is room for the collector's frame. */
 static enum status take_tracked(struct target_thread *thread, const struct thread_look *look,
-                                struct tracked_stack *stack, size_t *unchanged) {
-    size_t old_count = thread->count, from = stack->unchanged;
-    size_t count = from > 0 ? stack->frames[from - 1].mark : 0;
-    /* At worst a native frame before each, and the collector's behind. */
-    TRY(reserve(thread, count + (stack->count - from) * 2 + 1));
-    *unchanged = count;
+                                struct tracked_stack *stack) {
+    restore(thread);
+    size_t from = count_there(thread, stack), count = from > 0 ? stack->frames[from - 1].mark : 0;
+    /* At worst a native frame before each. */
+    size_t most = (stack->count - from) * 2 + 1;
+    TRY(reserve(thread, count + most));
+    thread->passing = stack->passing;
+    if (stack->passing)
+        put_aside(thread, count, most);
+    thread->unchanged = count;
     for (size_t i = from; i < stack->count; i++) {
         struct tracked_frame *tracked = &stack->frames[i];
         struct sample_frame frame = {tracked->code, tracked->instruction_bytes, SAMPLE_FRAME_PYTHON};
         if (tracked->code == NULL && i + 1 < stack->count)
-            count = put_native(thread, count, look, old_count, unchanged);
+            count = put_native(thread, count, look);
         else if (tracked->shown)
-            put_frame(thread, count++, old_count, &frame, unchanged);
+            put_frame(thread, count++, &frame);
         tracked->mark = (uint32_t)count;
     }
     thread->count = count;
+    if (!stack->passing)
+        thread->known = count;
     return STATUS_OK;
 }
 
@@ -232,8 +276,7 @@ static void put_collector(struct target_thread *thread) {
     thread->frames[thread->count++] = gc_frame;
 }
 
-static enum status read_frames(struct target_thread *thread, const struct thread_look *look, bool *consistent,
-                               size_t *unchanged) {
+static enum status read_frames(struct target_thread *thread, const struct thread_look *look, bool *consistent) {
     bool linked = linked_tracker_supports(look->runtime);
     thread->linked.paused = look->options->blocking;
     thread->tracker.paused = look->options->blocking;
@@ -244,19 +287,22 @@ static enum status read_frames(struct target_thread *thread, const struct thread
         return STATUS_OK;
     TRY(status);
     *consistent = true;
-    return take_tracked(thread, look, linked ? &thread->linked.stack : &thread->tracker.stack, unchanged);
+    return take_tracked(thread, look, linked ? &thread->linked.stack : &thread->tracker.stack);
 }
 
 /* Reads the stack. *taken is false when there is nothing to report: it was dropped and counted. */
 static enum status read_stack(struct target_thread *thread, const struct thread_look *look, bool collecting,
-                              size_t *unchanged, bool *taken) {
+                              bool *taken) {
     bool consistent = false;
-    enum status status = read_frames(thread, look, &consistent, unchanged);
+    enum status status = read_frames(thread, look, &consistent);
     *taken = status == STATUS_OK && consistent && thread->state.interp == look->interp->address;
     if (status == STATUS_FAILED)
         return status;
     if (*taken && collecting)
         put_collector(thread);
+    /* What is not handed on is not known to who receives the samples. */
+    if (!*taken && thread->known > thread->unchanged)
+        thread->known = thread->unchanged;
     if (!*taken && status == STATUS_OK && !consistent)
         look->counters->inconsistent++;
     else if (!*taken)
@@ -347,7 +393,6 @@ enum status target_thread_end_sleep(struct target_thread *thread, struct sample_
 
 enum status target_thread_look_waiting(struct target_thread *thread, const struct thread_look *look) {
     bool asleep = false, taken = false;
-    size_t unchanged = thread->count;
     struct thread_activity before = thread->activity;
     if (thread->watch == NULL)
         return STATUS_OK;
@@ -370,11 +415,11 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
     if (runs && !delayed && !worked)
         return STATUS_OK;
     read_gil(thread, look);
-    TRY(read_stack(thread, look, false, &unchanged, &taken));
+    TRY(read_stack(thread, look, false, &taken));
     if (!taken)
         return STATUS_OK;
-    if (unchanged < thread->wait.unchanged)
-        thread->wait.unchanged = unchanged;
+    if (thread->unchanged < thread->wait.unchanged)
+        thread->wait.unchanged = thread->unchanged;
     if (runs && worked)
         TRY(charge_work(thread, look->sink, look->counters, look->now_ns));
     if (runs)
@@ -411,9 +456,8 @@ enum status target_thread_begin_look(struct target_thread *thread, const struct 
 
 enum status target_thread_finish_look(struct target_thread *thread, const struct thread_look *look) {
     bool taken = true;
-    size_t unchanged = thread->count;
     if (!thread->has_stack)
-        TRY(read_stack(thread, look, thread->pending.collecting, &unchanged, &taken));
+        TRY(read_stack(thread, look, thread->pending.collecting, &taken));
     if (!taken) {
         /* The next sample of this thread stands for this time too: what is dropped is a look, not time. */
         thread->cpu_charged_ns = thread->pending.charged_before_ns;
@@ -431,8 +475,12 @@ enum status target_thread_finish_look(struct target_thread *thread, const struct
         .collecting = thread->pending.collecting,
         .frames = thread->frames,
         .count = thread->count,
-        .unchanged = unchanged,
+        .unchanged = thread->unchanged,
+        .passing = thread->passing,
     };
+    /* Of a stack that stands, the next sample has all of it in common with this one. */
+    if (!thread->passing)
+        thread->unchanged = thread->count;
     return look->sink->sample(look->sink, &sample);
 }
 

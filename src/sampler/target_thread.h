@@ -8,6 +8,8 @@
 #include "unwind/linked_tracker.h"
 #include "unwind/stack_tracker.h"
 
+enum { THREAD_MAX_ASIDE = 2 * TRACKED_MAX_ASIDE + 1 };
+
 struct target_thread {
     struct sampled_thread sampled; /* what the sink sees */
     struct thread_state state;
@@ -51,6 +53,13 @@ struct target_thread {
     struct sample_frame *frames;  /* outermost first */
     size_t count;
     size_t capacity;
+    size_t known;     /* so many are remembered; those behind `count` are in their places */
+    size_t unchanged; /* so many are remembered of the stack at hand */
+    bool passing;     /* it is not to be remembered itself */
+    /* What is remembered where it has others. */
+    struct sample_frame aside[THREAD_MAX_ASIDE];
+    size_t aside_start;
+    size_t aside_count;
 };
 
 /* What all threads of a target share during a look. */
@@ -78,6 +87,8 @@ bool target_thread_stands_still(const struct target_thread *thread, const struct
 enum status target_thread_look_again(struct target_thread *thread, const struct thread_look *look) MUST_USE;
 /* The same in SAMPLING_WAIT. */
 enum status target_thread_look_waiting(struct target_thread *thread, const struct thread_look *look) MUST_USE;
+/* Forgets the stack at hand. */
+void target_thread_forget_stack(struct target_thread *thread);
 /* Holds the stack at hand, parts of which may be as they were for long, against the code objects that there are now;
  * what is of one that died and whose address another has taken is to be looked at anew. */
 void target_thread_check_codes(struct target_thread *thread, struct code_cache *codes);

@@ -113,11 +113,11 @@ static enum status resolve_chain(struct stack_reader *reader, struct python_stac
 static enum status take_copies(struct stack_reader *reader) {
     const struct chunk_copies *copies = &reader->tracker.copies;
     stack_image_clear(&reader->image);
-    for (size_t i = 0; i < copies->count; i++) {
+    for (size_t i = 0; i < copies->copied; i++) {
         const struct chunk_span *span = &copies->spans[i];
         uint8_t *bytes = NULL;
-        TRY(stack_image_reserve(&reader->image, span->address, span->compare_bytes, &bytes));
-        memcpy(bytes, copies->last + span->offset, span->compare_bytes);
+        TRY(stack_image_reserve(&reader->image, span->address, span->size_bytes, &bytes));
+        memcpy(bytes, copies->now + span->offset, span->size_bytes);
         stack_image_commit(&reader->image);
     }
     return STATUS_OK;

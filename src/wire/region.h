@@ -28,6 +28,8 @@
 #define WIRE_ENVIRONMENT_FOLDER "STROBE_AGENT_FOLDER"
 /* The period of the CPU clocks in nanoseconds, decimal. */
 #define WIRE_ENVIRONMENT_PERIOD "STROBE_AGENT_PERIOD_NS"
+/* "perf": each thread has a perf event beside its CPU clock (--clock perf). */
+#define WIRE_ENVIRONMENT_CLOCK "STROBE_AGENT_CLOCK"
 /* "1": begin with sampling paused (--on-demand). */
 #define WIRE_ENVIRONMENT_PAUSED "STROBE_AGENT_PAUSED"
 /* The mean number of bytes between two sampled allocations, decimal; not set or "0": memory is not looked at; "1":
