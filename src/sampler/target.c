@@ -183,10 +183,7 @@ static enum status forget_code(struct target *target) {
         TRY(target_thread_end_sleep(target->threads[i], target->sink, &target->counters));
     TRY(target->sink->code_forgotten(target->sink, &target->sampled));
     for (size_t i = 0; i < target->thread_count; i++) {
-        target->threads[i]->count = 0;
-        stack_tracker_forget(&target->threads[i]->tracker);
-        linked_tracker_forget(&target->threads[i]->linked);
-        target->threads[i]->has_stack = false;
+        target_thread_forget_stack(target->threads[i]);
     }
     seen_calls_release(&target->calls);
     code_cache_release(&target->codes);
