@@ -163,15 +163,44 @@ static bool calls_python(const struct walk *walk) {
     return walk_called_word(walk, &caller, &called) && walk_find_function(walk, called) != NULL;
 }
 
+/* Where the frame of the generator is that a frame iterates over, if it is one: the object is still in the frame's
+ * stack, below a null in 3.15 (FOR_ITER_GEN and SEND_GEN, Python/bytecodes.c 3.12 to 3.15). 0 when that is not known.
+ */
+static remote_addr iterated_frame(const struct walk *walk, const struct caller *frame) {
+    const struct layout *layout = walk->layout;
+    uint64_t object = 0;
+    struct code_step step = code_cache_step(walk->tracker->codes, frame->frame->code, frame->frame->instruction_bytes);
+    if (step.family != OPCODE_RESUMES_GENERATOR || !step.enters || walk_is_running(walk, frame->bytes) ||
+        !walk_stack_word(walk, frame, layout_minor(layout) < 15 ? -1 : -2, &object) || object == 0)
+        return 0;
+    remote_addr address = object + layout->gen.gi_iframe;
+    return address % WORD_BYTES == 0 && !walk_in_chunk(walk, address) ? address : 0;
+}
+
+static remote_addr iterated_by_top(const struct walk *walk) {
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
+    return walk->top_bytes != NULL && top->instruction_bytes >= 0 ? iterated_frame(walk, &caller) : 0;
+}
+
 /* Whether the top can have run the first of the links. From 3.12 on there is a frame between where that is through C.
  */
 static bool may_have_run(const struct walk *walk, size_t first) {
     if (walk->top == SIZE_MAX)
         return true;
     struct code_step step = walk_top_step(walk);
-    if (walk->tracker->stack.frames[first].code == NULL || layout_has(walk->layout->frame.is_entry))
+    if (layout_has(walk->layout->frame.is_entry))
         return step.family != OPCODE_OTHER && !calls_python(walk);
-    /* The first is a generator, then. */
+    if (walk->tracker->stack.frames[first].code == NULL) {
+        /* Up to 3.13 the extent of a stack is not saved where C is called. */
+        bool enters = layout_has(walk->layout->frame.stacktop) && walk->top_bytes != NULL &&
+                      !walk_is_running(walk, walk->top_bytes);
+        return step.family != OPCODE_OTHER && !enters && !calls_python(walk);
+    }
+    /* The first is a generator, then, and the one that the top iterates over. */
+    remote_addr generator = iterated_by_top(walk);
+    if (generator != 0 && generator != walk->tracker->stack.frames[first].address)
+        return false;
     if (step.family != OPCODE_RESUMES_GENERATOR && step.family != OPCODE_HIDDEN)
         return false;
     return step.enters && (walk->top_bytes == NULL || !walk_is_running(walk, walk->top_bytes));
@@ -298,7 +327,8 @@ static enum status judge_links(struct walk *walk, size_t first, bool late, const
     struct seen_call call = describe(walk, first, callee, links);
     bool sure = still_waits(walk) && (!late || holds_generator(walk, first)),
          known = seen_calls_knows(walk_calls(walk), &call, callee != NULL);
-    if (sure && is_noteworthy(walk))
+    /* With a callee the chunks themselves say which frame called it. */
+    if (sure && (callee != NULL ? !tracker->slow : is_noteworthy(walk)))
         seen_calls_note(walk_calls(walk), &call, callee != NULL);
     /* What runs by itself runs now. It need not have run then. */
     if ((known && (sure || callee != NULL)) || tracker->paused)
@@ -360,20 +390,6 @@ static bool may_run_generator(const struct walk *walk) {
            !walk_is_running(walk, walk->top_bytes);
 }
 
-/* Where the frame of the generator is that a frame iterates over, if it is one: the object is still in the frame's
- * stack, below a null in 3.15 (FOR_ITER_GEN and SEND_GEN, Python/bytecodes.c 3.12 to 3.15). 0 when that is not known.
- */
-static remote_addr iterated_frame(const struct walk *walk, const struct caller *frame) {
-    const struct layout *layout = walk->layout;
-    uint64_t object = 0;
-    struct code_step step = code_cache_step(walk->tracker->codes, frame->frame->code, frame->frame->instruction_bytes);
-    if (step.family != OPCODE_RESUMES_GENERATOR || !step.enters || walk_is_running(walk, frame->bytes) ||
-        !walk_stack_word(walk, frame, layout_minor(layout) < 15 ? -1 : -2, &object) || object == 0)
-        return 0;
-    remote_addr address = object + layout->gen.gi_iframe;
-    return address % WORD_BYTES == 0 && !walk_in_chunk(walk, address) ? address : 0;
-}
-
 /* Where the frame of the generator is that the innermost frame so far runs, a generator itself. */
 static remote_addr iterated_by_last(const struct walk *walk) {
     const struct tracked_frame *last = &walk->tracker->stack.frames[walk->count - 1];
@@ -418,10 +434,11 @@ static enum status climb_generators(struct walk *walk, remote_addr generator) {
     return seen != NULL ? put_seen(walk, seen) : STATUS_NOT_FOUND;
 }
 
-static remote_addr iterated_by_top(const struct walk *walk) {
-    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
-    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
-    return walk->top_bytes != NULL && top->instruction_bytes >= 0 ? iterated_frame(walk, &caller) : 0;
+/* Whether a generator has been left: up to 3.13 the extent of its stack is saved then, and when it enters another
+ * frame. In 3.11 it still says who resumed it last (YIELD_VALUE, Python/ceval.c). */
+static bool is_suspended(const struct walk *walk, const struct tracked_frame *generator, const uint8_t *bytes) {
+    return layout_has(walk->layout->frame.stacktop) && generator->code != NULL && !walk_is_running(walk, bytes) &&
+           !code_cache_step(walk->tracker->codes, generator->code, generator->instruction_bytes).enters;
 }
 
 /* The frame outside of the chunks that was read along and was called by the innermost frame so far. */
@@ -437,7 +454,7 @@ static enum status put_read_along(struct walk *walk) {
             continue;
         uint64_t executable = load_u64(outside->bytes + walk->layout->frame.f_executable);
         enum status status = walk_resolve(walk, &frame, executable, &tracked);
-        if (status != STATUS_TORN)
+        if (status != STATUS_TORN && !is_suspended(walk, &tracked, outside->bytes))
             return status == STATUS_OK ? walk_put(walk, &tracked, NULL) : status;
     }
     return STATUS_NOT_FOUND;
@@ -539,10 +556,10 @@ static enum status climb_unknown(struct walk *walk, const struct seen_call *call
         status = link_found(walk, innermost, NULL, NULL);
         return status == STATUS_NOT_FOUND && !tracker->paused ? recognize(walk, innermost) : status;
     }
-    if (outside)
+    if (outside && !walk->layout->free_threaded)
         tracker->outside_late = false;
     bool alone = walk->top != SIZE_MAX && innermost == tracker->stack.frames[walk->top].address;
-    bool complete = tracker->outside_count > 0 && !tracker->outside_late;
+    bool complete = tracker->outside_count > 0 && !tracker->outside_late && !walk->layout->free_threaded;
     return alone || (complete && walk->top != SIZE_MAX) ? judge_top(walk, call) : STATUS_NOT_FOUND;
 }
 
@@ -612,12 +629,6 @@ enum status outside_predict(struct stack_tracker *tracker, size_t same) {
         if (stack->frames[i].end == 0 && !stack->frames[i].assumed)
             places[count++] = (struct outside_frame_place){.address = stack->frames[i].address,
                                                            .size_bytes = predict_bytes(tracker, &stack->frames[i])};
-    /* Outermost first: what a frame runs is copied after it. */
-    for (size_t low = 0, high = count; high > low + 1; low++) {
-        struct outside_frame_place swapped = places[--high];
-        places[high] = places[low];
-        places[low] = swapped;
-    }
     if (count > 0)
         tracker->again_count = 0;
     for (size_t i = same; i < stack->count; i++)

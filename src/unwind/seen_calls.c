@@ -5,8 +5,8 @@
 
 enum {
     /* Calls of one key share a set; so do calls of some others. */
-    SETS = 512,
-    WAYS = 8,
+    SETS = 256,
+    WAYS = 16,
     TRUSTED_TIMES = 2,
     OFTEN_TIMES = 16,
     SETTLED_TIMES = 64,
