@@ -20,7 +20,7 @@ def measure(context, interpreter):
     """{tool: [Cost, ...]}, by turns; those that do not run are left out."""
     with tempfile.TemporaryDirectory() as folder:
         commands = commands_of(context, interpreter, folder)
-        peers = set(commands) - {"bare", "strobe run"}
+        peers = set(commands) - {"bare", launchers.ALL, launchers.CPU_ONLY}
         # Once before, for what is read for the first time.
         able = figures.measure_by_turns(context.measure, commands, 1, peers)
         return figures.measure_by_turns(context.measure, {name: commands[name] for name in able}, context.runs, peers)
@@ -40,7 +40,7 @@ def run(context):
             row = [interpreter.version_text, name, wall.text(1), f"{figures.Spread.of(c.cpu_s * 1000 for c in of).median:.1f}"]
             added = ["", ""] if name == "bare" else [added_ms(of, bare, f).text(1) for f in ("wall_s", "cpu_s")]
             rows.append([*row, *added, f"{figures.Spread.of(c.peak_bytes / 2**20 for c in of).median:.0f}"])
-        median = added_ms(costs["strobe run"], bare, "wall_s").median
+        median = added_ms(costs[launchers.ALL], bare, "wall_s").median
         verdict = "reached" if median <= GOAL_MS else "not reached"
         verdicts.append(f"- {interpreter.version_text}: goal ≤ {GOAL_MS} ms: **{verdict}** ({median:.1f} ms)")
     head = ["Python", "tool", "wall ms: median (least–greatest)", "CPU ms", "added wall ms", "added CPU ms", "peak MiB"]

@@ -5,14 +5,13 @@ from harness import figures, interpreters, progress
 TITLE = "Slow-down of the target, sampled at 1 kHz"
 RATE_HZ = 1000
 DEPTH = 20
-SPAN_S = 1
-PAIRS, PAIRS_LONG = 20, 200
+PAIRS, PAIRS_LONG = 150, 1500
 GOAL = 0.005
 
 
 def measure(context, interpreter):
     with progress.working(interpreter.path, DEPTH, 1, 0) as target:
-        return progress.pairs(context, target, RATE_HZ, PAIRS_LONG if context.long else PAIRS, SPAN_S)
+        return progress.pairs(context, target, RATE_HZ, PAIRS_LONG if context.long else PAIRS)
 
 
 def run(context):
@@ -33,9 +32,9 @@ def run(context):
     return [
         *figures.table(head, rows),
         "",
-        f"One thread that computes under {DEPTH} frames. Spans of {SPAN_S} s with strobe and without, in pairs next to each "
-        "other, by turns with either first; the target says itself how far it gets. A pair counts when the target had its "
-        "processor for itself.",
+        f"One thread that computes under {DEPTH} frames. Spans of {progress.SPAN_S} s with strobe and with a strobe that a signal "
+        "has stopped, in pairs next to each other, by turns with either first; the target says itself how far it gets. A pair "
+        "counts when the target had its processor for itself.",
         "",
         *verdicts,
     ]

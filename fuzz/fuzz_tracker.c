@@ -13,6 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 enum {
     THREADS_MAX = 8,
     LOOKS = 3,
+    LOOKS_AHEAD = 2,
     ATTEMPTS = 4,
     READS_MAX = 100000,
     READ_BYTES_MAX = 64 << 20,
@@ -27,7 +28,7 @@ static void check_stack(const struct tracked_stack *stack) {
     }
 }
 
-/* As for several threads that are read in one call. */
+/* As where several threads are read in one call. */
 static void read_ahead(struct stack_tracker *tracker, struct thread_state *thread) {
     stack_tracker_plan(tracker, thread);
     tracker->ahead = tracker->piece_count > 0 &&
@@ -37,9 +38,9 @@ static void read_ahead(struct stack_tracker *tracker, struct thread_state *threa
 static void track_chunked(struct runtime *runtime, struct code_cache *codes, struct thread_state *thread) {
     struct stack_tracker tracker;
     stack_tracker_init(&tracker, runtime, codes);
-    for (int i = 0; i < LOOKS; i++) {
+    for (int i = 0; i < LOOKS + LOOKS_AHEAD; i++) {
         code_cache_start_epoch(codes);
-        if (i > 0)
+        if (i >= LOOKS)
             read_ahead(&tracker, thread);
         require(stack_tracker_look(&tracker, thread, ATTEMPTS) != STATUS_FAILED);
         check_stack(&tracker.stack);

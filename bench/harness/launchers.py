@@ -1,9 +1,14 @@
 """Profilers that start the program they look at, each as its users would start it, with its defaults."""
 
 import os
+import signal
+import subprocess
 from dataclasses import dataclass, field
 
 from harness import packages, peers
+
+
+ALL, CPU_ONLY = "strobe run", "strobe run --cpu-only"
 
 
 @dataclass(frozen=True)
@@ -22,12 +27,33 @@ class Launcher:
         return {**os.environ, **self.extra}
 
 
+def run_command(command, environment, folder, limit_s):
+    """Its exit status; None when it took too long."""
+    with open(f"{folder}/output", "wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+    try:
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        # Some have processes of their own.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return None
+
+
 def bare(interpreter):
     return Launcher("bare", (interpreter.path,))
 
 
-def strobe(context, interpreter, folder, name="strobe run", options=()):
-    words = (context.strobe, "run", *options, "--capture", f"{folder}/strobe.strobe", "-o", f"{folder}/strobe.txt")
+def strobe(context, interpreter, folder, name=ALL, options=(), stem="strobe"):
+    words = (context.strobe, "run", *options, "--capture", f"{folder}/{stem}.strobe", "-o", f"{folder}/{stem}.txt")
     return Launcher(name, (*words, "-f", "table", "--", interpreter.path))
 
 
@@ -56,6 +82,7 @@ def of_interpreter(context, interpreter, folder):
     """All that run here, strobe first."""
     found = [
         strobe(context, interpreter, folder),
+        strobe(context, interpreter, folder, CPU_ONLY, ("--cpu-only",), "cpu-only"),
         scalene(interpreter, folder),
         py_spy(interpreter, folder),
         cpython(interpreter, folder),
@@ -93,10 +120,9 @@ def fil(interpreter, folder):
     return Launcher("Fil", words, {"PYTHONPATH": str(found)})
 
 
-def of_memory(context, interpreter, folder):
-    """All that tell of memory and run here, strobe first."""
+def memory_peers(interpreter, folder):
+    """All others that tell of memory and run here."""
     found = [
-        strobe(context, interpreter, folder),
         scalene_memory(interpreter, folder),
         memray(interpreter, folder, False),
         memray(interpreter, folder, True),

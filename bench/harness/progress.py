@@ -13,8 +13,9 @@ from pathlib import Path
 
 from harness import samplers, targets
 
-# Of each end of a span, left out of it: strobe has just begun, or the processors' caches are still its.
-PAUSE_S = 0.05
+SPAN_S = 0.15
+# Of the beginning of a span, left out of it: strobe has just begun, or the processors' caches are still its.
+PAUSE_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -82,27 +83,42 @@ def watched(context, pid, rate_hz, *options):
             process.communicate()
 
 
-def watched_span(context, progress, rate_hz, seconds, options):
+@contextlib.contextmanager
+def paused(pid):
+    """strobe stopped by a signal: nobody looks at the target. What is due meanwhile is missed, and never made up for."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def watched_span(progress, pid, seconds):
     """(rounds a second, the target's share of its processor, strobe's share of one)"""
-    with watched(context, progress.pid, rate_hz, *options) as pid:
-        start_s, start_cpu_s = time.monotonic(), samplers.target_cpu_s(pid)
-        rate, share = progress.span(seconds)
-        own_share = (samplers.target_cpu_s(pid) - start_cpu_s) / (time.monotonic() - start_s)
-    return rate, share, own_share
+    start_s, start_cpu_s = time.monotonic(), samplers.target_cpu_s(pid)
+    rate, share = progress.span(seconds)
+    return rate, share, (samplers.target_cpu_s(pid) - start_cpu_s) / (time.monotonic() - start_s)
 
 
-def pairs(context, progress, rate_hz, count, seconds, *options):
-    """So many Pairs, every other with the bare span first."""
+def bare_span(progress, pid, seconds):
+    with paused(pid):
+        return progress.span(seconds)
+
+
+def pairs(context, progress, rate_hz, count, *options):
+    """So many Pairs, every other with the bare span first. One strobe looks on through all of them, when it is not paused:
+    short spans next to each other see the same machine, which long ones do not."""
     found = []
-    for index in range(count):
-        if index % 2 == 0:
-            bare_rate, bare_share = progress.span(seconds)
-        watched_rate, watched_share, own_share = watched_span(context, progress, rate_hz, seconds, options)
-        if index % 2 == 1:
-            bare_rate, bare_share = progress.span(seconds)
-        # A target that did not get on at all had no processor, and will not count.
-        slow_down = bare_rate / watched_rate - 1 if watched_rate > 0 else math.inf
-        found.append(Pair(slow_down, own_share, min(bare_share, watched_share)))
+    with watched(context, progress.pid, rate_hz, *options) as pid:
+        for index in range(count):
+            if index % 2 == 0:
+                bare_rate, bare_share = bare_span(progress, pid, SPAN_S)
+            watched_rate, watched_share, own_share = watched_span(progress, pid, SPAN_S)
+            if index % 2 == 1:
+                bare_rate, bare_share = bare_span(progress, pid, SPAN_S)
+            # A target that did not get on at all had no processor, and will not count.
+            slow_down = bare_rate / watched_rate - 1 if watched_rate > 0 else math.inf
+            found.append(Pair(slow_down, own_share, min(bare_share, watched_share)))
     return found
 
 

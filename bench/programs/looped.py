@@ -1,21 +1,23 @@
 """Runs a program of pyperformance again and again, without the processes that pyperf starts for each value.
 
-usage: looped.py FOLDER PROGRAM VARIANT LOOPS SECONDS RESULT
+usage: looped.py FOLDER PROGRAM VARIANT SOCKET
 
-FOLDER is where pyperformance is installed, VARIANT the program's argument or "". Runs so many rounds, or, when LOOPS is
-0, as many as take SECONDS. Writes {"loops", "wall_s", "cpu_s"} of the rounds alone to the file RESULT.
+FOLDER is where pyperformance is installed, VARIANT the program's argument or "". Connects to SOCKET, and for each line that
+comes from there, a number of seconds, runs rounds until so much time is over, at least one, and answers with a line of JSON:
+{"rounds", "wall_s", "cpu_s"}. Ends when there are no more lines.
 """
 
 import asyncio
 import gc
 import json
 import runpy
+import socket
 import sys
 import time
 from pathlib import Path
 from types import ModuleType
 
-FOLDER, PROGRAM, VARIANT, LOOPS, SECONDS, RESULT = sys.argv[1:]
+FOLDER, PROGRAM, VARIANT, SOCKET = sys.argv[1:]
 rounds = []  # what one round calls
 
 
@@ -58,15 +60,21 @@ def run_round():
         run()
 
 
+def run_for(seconds):
+    count, wall, cpu = 0, time.perf_counter(), time.process_time()
+    while count == 0 or time.perf_counter() - wall < seconds:
+        run_round()
+        count += 1
+    return {"rounds": count, "wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+
+
 def main():
     load()
-    loops, wanted, seconds = 0, int(LOOPS), float(SECONDS)
-    wall, cpu = time.perf_counter(), time.process_time()
-    while loops < wanted or (wanted == 0 and time.perf_counter() - wall < seconds):
-        run_round()
-        loops += 1
-    spent = {"loops": loops, "wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
-    Path(RESULT).write_text(json.dumps(spent))
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(SOCKET)
+        with connection.makefile("rw") as lines:
+            for seconds in lines:
+                print(json.dumps(run_for(float(seconds))), file=lines, flush=True)
 
 
 if __name__ == "__main__":

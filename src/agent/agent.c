@@ -31,6 +31,7 @@ static struct {
     pid_t pid;                  /* whose region it is */
     struct agent_python python;
     uint64_t period_ns;
+    bool wants_perf;
     uint32_t control; /* as it was when a fork began */
     /* There is no CPython, but one may yet be loaded. */
     _Atomic bool waiting;
@@ -52,6 +53,10 @@ const struct agent_python *agent_python(void) {
 
 uint64_t agent_period_ns(void) {
     return agent.period_ns;
+}
+
+bool agent_wants_perf(void) {
+    return agent.wants_perf;
 }
 
 static void switch_off(const char *reason) {
@@ -142,6 +147,8 @@ static bool read_environment(void) {
         return false;
     memcpy(agent.folder, folder, strlen(folder) + 1);
     agent.period_ns = period_from_environment();
+    const char *clock = getenv(WIRE_ENVIRONMENT_CLOCK);
+    agent.wants_perf = clock != NULL && strcmp(clock, "perf") == 0;
     const char *paused = getenv(WIRE_ENVIRONMENT_PAUSED);
     agent.control = paused != NULL && strcmp(paused, "1") == 0 ? WIRE_CONTROL_PAUSE : WIRE_CONTROL_SAMPLE;
     return true;

@@ -17,6 +17,8 @@ bool agent_owns_region(void);
 struct wire_region *agent_region(void);
 const struct agent_python *agent_python(void);
 uint64_t agent_period_ns(void);
+/* Whether threads are to have perf events, too; known from the start, in every process. */
+bool agent_wants_perf(void);
 
 /* The process ends in an orderly way, in the calling thread, or without one of its own: strobe is told. The second time
  * nothing happens. Async-signal-safe. */

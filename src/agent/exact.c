@@ -4,64 +4,20 @@
 #include "agent/blocks.h"
 #include "agent/busy.h"
 #include "agent/clock.h"
+#include "agent/exact_quick.h"
 #include "agent/load.h"
 #include "agent/sites.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 enum {
-    CELLS_IN_PAGE = 512,
-    PAGES = BLOCKS_MAX_SITES / CELLS_IN_PAGE,
     ORPHANS = 1024,
     ORPHAN_SITE_SHIFT = 42,
     RETRY_BLOCKS = 4096, /* a thread that has no ring asks again after so many */
 };
 
-/* What a thread has done with a site's blocks since it last said so. What lives of it is what was allocated and is not
- * gone; a block that moves from one site to another as it grows is gone there, and here less is gone. */
-struct cell {
-    uint64_t alloc_bytes;
-    int64_t gone_bytes;
-    int64_t before_bytes; /* what of it came before peak_id was seen to change */
-    uint32_t alloc_count;
-    int32_t gone_count;
-    uint32_t peak_id; /* of the region, as it was when what lives last changed */
-    uint32_t next;    /* of those to be told: site + 1, or LAST; 0: it is none of them */
-    uint64_t native_bytes, temporary_bytes;
-    uint32_t site; /* once it was listed */
-};
-_Static_assert(sizeof(struct cell) <= 64, "it is a cache line");
-enum { LAST = UINT32_MAX };
-
-enum { MEMO_BITS = 9, MEMO_CALLERS = 13 };
-/* A stack that was here lately: each frame, and where it stood. */
-struct memo {
-    uint64_t frame; /* the innermost; 0: none */
-    uint64_t place;
-    struct cell *cell;
-    uint32_t deaths; /* of code objects, until then */
-    uint32_t count;
-    struct memo_caller {
-        uint64_t frame, place;
-    } callers[MEMO_CALLERS];
-};
-
-/* One slot's. Its threads' sites stay, as what they are was told. */
-struct exact_thread {
-    const struct wire_region *region;
-    const _Atomic uint64_t *finalizing; /* of _PyRuntimeState's */
-    void *(*current_state)(void);
-    struct sites_fields fields;
-    uint32_t first_listed; /* as cell.next */
-    uint64_t newest;       /* the block that was given out last */
-    uint64_t leaf_base;    /* of the region of blocks that were looked at last: 1 when there is none */
-    blocks_entry *leaf;
-    struct memo memos[1 << MEMO_BITS];
-    struct sites sites;
-    struct cell *pages[PAGES];
-};
-/* The calling thread's; NULL: it is not known yet, or none. */
-static __thread struct exact_thread *own __attribute__((tls_model("initial-exec")));
+__thread struct exact_thread *exact_own;
 
 /* Given back by whom that could not be told; for whichever thread can next: site << 42 | size; 0: free. */
 static _Atomic uint64_t orphans[ORPHANS];
@@ -88,15 +44,16 @@ static struct exact_thread *make(struct wire_region *region) {
         finalizing == OFFSET_NONE ? &never : (const _Atomic uint64_t *)pointer_to(python->runtime + finalizing);
     exact->current_state = python->current_state;
     exact->fields = sites_fields_of(&python->layout);
-    exact->first_listed = LAST;
-    exact->leaf_base = 1;
+    exact->first_listed = EXACT_LAST;
+    for (size_t i = 0; i < EXACT_LEAVES; i++)
+        exact->leaves[i].base = 1;
     return exact;
 }
 
 static struct exact_thread *exact_of(struct agent_thread *thread) {
-    if (own == NULL && thread->exact == NULL)
+    if (exact_own == NULL && thread->exact == NULL)
         thread->exact = make(agent_region());
-    return own = thread->exact;
+    return exact_own = thread->exact;
 }
 
 static struct exact_thread *own_exact(void) {
@@ -111,39 +68,36 @@ static struct exact_thread *own_exact(void) {
     return thread != NULL ? exact_of(thread) : NULL;
 }
 
-static inline void list(struct exact_thread *exact, struct cell *cell, uint32_t site) {
-    if (__builtin_expect(cell->next != 0, 1))
+static inline struct exact_cell *known_cell(struct exact_thread *exact, uint32_t site) {
+    struct exact_cell *page = exact->pages[site / EXACT_CELLS_IN_PAGE];
+    return page != NULL ? &page[site % EXACT_CELLS_IN_PAGE] : NULL;
+}
+
+static struct exact_cell *cell_of(struct exact_thread *exact, uint32_t site) {
+    struct exact_cell **page = &exact->pages[site / EXACT_CELLS_IN_PAGE];
+    if (*page == NULL && (*page = map_zeros(EXACT_CELLS_IN_PAGE * sizeof **page)) == NULL)
+        return NULL;
+    struct exact_cell *cell = &(*page)[site % EXACT_CELLS_IN_PAGE];
+    cell->site = site;
+    return cell;
+}
+
+/* Before what lives of it changes. */
+static void touch(struct exact_thread *exact, struct exact_cell *cell, uint32_t site) {
+    uint32_t peak_id = exact_peak_id(exact);
+    if (cell->peak_id == peak_id)
+        return;
+    cell->peak_id = peak_id;
+    cell->before_bytes = (int64_t)cell->alloc_bytes - cell->gone_bytes;
+    if (cell->next != 0)
         return;
     cell->site = site;
     cell->next = exact->first_listed;
     exact->first_listed = site + 1;
 }
 
-static inline struct cell *known_cell(struct exact_thread *exact, uint32_t site) {
-    struct cell *page = exact->pages[site / CELLS_IN_PAGE];
-    return page != NULL ? &page[site % CELLS_IN_PAGE] : NULL;
-}
-
-static struct cell *cell_of(struct exact_thread *exact, uint32_t site) {
-    struct cell **page = &exact->pages[site / CELLS_IN_PAGE];
-    if (*page == NULL && (*page = map_zeros(CELLS_IN_PAGE * sizeof **page)) == NULL)
-        return NULL;
-    struct cell *cell = &(*page)[site % CELLS_IN_PAGE];
-    list(exact, cell, site);
-    return cell;
-}
-
-/* Before what lives changes. */
-static inline void save(const struct wire_region *region, struct cell *cell) {
-    uint32_t peak_id = atomic_load_explicit(&region->peak_id, memory_order_relaxed);
-    if (__builtin_expect(cell->peak_id == peak_id, 1))
-        return;
-    cell->peak_id = peak_id;
-    cell->before_bytes = (int64_t)cell->alloc_bytes - cell->gone_bytes;
-}
-
-static void go(const struct wire_region *region, struct cell *cell, int64_t bytes, int32_t count) {
-    save(region, cell);
+static void go(struct exact_thread *exact, struct exact_cell *cell, int64_t bytes, int32_t count) {
+    touch(exact, cell, cell->site);
     cell->gone_bytes += bytes;
     cell->gone_count += count;
 }
@@ -163,9 +117,9 @@ static void leave_orphan(const struct block *block) {
 }
 
 static void take_back(struct wire_region *region, struct exact_thread *exact, const struct block *block) {
-    struct cell *cell = cell_of(exact, block->site);
+    struct exact_cell *cell = cell_of(exact, block->site);
     if (cell != NULL)
-        go(region, cell, (int64_t)block->size_bytes, 1);
+        go(exact, cell, (int64_t)block->size_bytes, 1);
     else
         count_lost(region);
 }
@@ -185,16 +139,13 @@ static void adopt_orphans(struct wire_region *region, struct exact_thread *exact
 /* --- What heap.c tells. --- */
 
 /* This thread's cell for where it is now. */
-static struct cell *find_cell(struct exact_thread *exact) {
+static struct exact_cell *find_cell(struct exact_thread *exact) {
     uint64_t key = sites_key(agent_python());
     struct sites_chain *chain = sites_chain(&exact->sites, key);
-    if (key != 0 && chain->key == key) {
-        struct cell *known = chain->what;
-        list(exact, known, known->site);
-        return known;
-    }
+    if (key != 0 && chain->key == key)
+        return chain->what;
     uint32_t site = sites_find(&exact->sites, threads_current());
-    struct cell *cell = cell_of(exact, site);
+    struct exact_cell *cell = cell_of(exact, site);
     if (key != 0 && site != WIRE_SITE_UNKNOWN && cell != NULL)
         *chain = (struct sites_chain){key, cell};
     return cell;
@@ -202,7 +153,7 @@ static struct cell *find_cell(struct exact_thread *exact) {
 
 void exact_note_given(struct wire_region *region, const struct heap_block *block, uint32_t domain, bool is_final) {
     struct exact_thread *exact = own_exact();
-    struct cell *cell = exact != NULL ? find_cell(exact) : NULL;
+    struct exact_cell *cell = exact != NULL ? find_cell(exact) : NULL;
     if (cell == NULL || block->size_bytes >> ORPHAN_SITE_SHIFT != 0) {
         count_lost(region);
         atomic_fetch_add_explicit(&region->lost_memory_bytes, block->grown_bytes, memory_order_relaxed);
@@ -213,7 +164,7 @@ void exact_note_given(struct wire_region *region, const struct heap_block *block
     struct block before;
     if (block->id != 0 && blocks_take(address, &before))
         take_back(region, exact, &before);
-    save(region, cell);
+    touch(exact, cell, cell->site);
     exact->newest = address;
     cell->alloc_bytes += block->grown_bytes;
     cell->alloc_count += is_new ? 1 : 0;
@@ -227,81 +178,51 @@ void exact_note_given(struct wire_region *region, const struct heap_block *block
         count_lost(region);
 }
 
-/* The entry of an address, mostly in the same leaf as the one before. */
-static inline blocks_entry *entry_of(struct exact_thread *exact, uint64_t address, bool make_it) {
-    uint64_t in_region = BLOCKS_REGION_BYTES - BLOCKS_GRANULE_BYTES;
-    if (__builtin_expect((address & ~in_region) == exact->leaf_base, 1))
-        return &exact->leaf[(address & in_region) / BLOCKS_GRANULE_BYTES];
+/* --- The quick way. --- */
+
+/* The entry of an address whose leaf was not looked at lately. The thread is busy. */
+static blocks_entry *turn_leaf(struct exact_thread *exact, uint64_t address, bool make_it) {
+    int error = errno;
     blocks_entry *entry = blocks_find(address, make_it);
-    if (entry != NULL) {
-        exact->leaf_base = address & ~in_region;
-        exact->leaf = entry - (address & in_region) / BLOCKS_GRANULE_BYTES;
-    }
+    if (entry != NULL)
+        exact->leaves[exact_leaf_index(address)] =
+            (struct exact_leaf){exact_leaf_base(address), entry - address % BLOCKS_REGION_BYTES / BLOCKS_GRANULE_BYTES};
+    errno = error;
     return entry;
 }
 
-static inline bool is_quick(const struct exact_thread *exact) {
-    return exact != NULL && !busy_flag && atomic_load_explicit(exact->finalizing, memory_order_relaxed) == 0;
-}
-
-/* Nothing is copied or called meanwhile that would want to know more of it than that the thread is busy. */
-static inline void begin_quick(void) {
-    busy_flag = true;
-    atomic_signal_fence(memory_order_seq_cst);
-}
-
-static inline void end_quick(void) {
-    atomic_signal_fence(memory_order_seq_cst);
-    busy_flag = false;
-}
-
-/* Whether the callers are as they were. Where they are and what they say is compared with what is known of them, so
- * that the processor need not wait for one to find the next. */
-static inline bool is_same(const struct sites_fields *told, const struct memo *memo) {
-    const struct sites_fields fields = *told;
-    const char *frame = pointer_to(memo->frame);
-    const struct memo_caller *caller = memo->callers, *end = caller + memo->count;
-    for (; caller != end; caller++) {
-        if (load_u64(frame + fields.previous) != caller->frame)
-            return false;
-        frame = pointer_to(caller->frame);
-        if (load_u64(frame + fields.instruction) != caller->place)
-            return false;
+/* The thread is busy. */
+static bool put(struct exact_thread *exact, uint64_t address, const struct block *block) {
+    if (block->size_bytes - 1 >= BLOCKS_SIZE_BEHIND - 1) {
+        int error = errno;
+        bool is_put = block->size_bytes > 0 && blocks_put(address, block);
+        errno = error;
+        return is_put;
     }
-    return load_u64(frame + fields.previous) == 0;
+    blocks_entry *entry = exact_entry_nearby(exact, address);
+    if (entry == NULL && (entry = turn_leaf(exact, address, true)) == NULL)
+        return false;
+    atomic_store_explicit(entry, block->site << BLOCKS_SIZE_BITS | (uint32_t)block->size_bytes, memory_order_relaxed);
+    return true;
 }
 
-/* The same where a place is two numbers. */
-static __attribute__((noinline)) bool is_same_object(const struct sites_fields *fields, const struct memo *memo) {
-    uint64_t frame = memo->frame;
-    for (uint32_t i = 0; i < memo->count; i++) {
-        if (sites_caller(fields, frame) != memo->callers[i].frame)
-            return false;
-        frame = memo->callers[i].frame;
-        if (sites_place(fields, frame) != memo->callers[i].place)
-            return false;
-    }
-    return sites_caller(fields, frame) == 0;
-}
-
-static void remember(const struct sites_fields *fields, struct memo *memo, uint64_t innermost, struct cell *cell) {
+static void remember(const struct sites_fields *fields, struct exact_memo *memo, uint64_t innermost,
+                     struct exact_cell *cell) {
     uint32_t count = 0;
-    memo->frame = 0;
+    memo->place = 0;
     for (uint64_t frame = sites_caller(fields, innermost); frame != 0; frame = sites_caller(fields, frame)) {
-        if (count == MEMO_CALLERS)
+        uint64_t place = sites_place(fields, frame);
+        if (count == EXACT_MEMO_CALLERS || place == 0)
             return;
-        memo->callers[count].frame = frame;
-        memo->callers[count++].place = sites_place(fields, frame);
+        memo->callers[count++] = place;
     }
-    memo->count = count;
-    memo->place = sites_place(fields, innermost);
+    memo->callers[count] = 0;
     memo->deaths = codes_all_deaths();
     memo->cell = cell;
-    memo->frame = innermost;
+    memo->place = sites_place(fields, innermost);
 }
 
-static __attribute__((noinline)) struct cell *cell_of_chain(struct exact_thread *exact, struct memo *memo,
-                                                            uint64_t frame) {
+static struct exact_cell *cell_of_chain(struct exact_thread *exact, struct exact_memo *memo, uint64_t frame) {
     uint64_t key = sites_key_of_frames(&exact->fields, frame);
     struct sites_chain *chain = sites_chain(&exact->sites, key);
     if (chain->key != key)
@@ -310,65 +231,113 @@ static __attribute__((noinline)) struct cell *cell_of_chain(struct exact_thread 
     return chain->what;
 }
 
-/* NULL: it has to be found the long way. */
-static inline struct cell *quick_cell(struct exact_thread *exact, uint64_t frame) {
-    if (frame == 0)
-        return NULL;
+static bool is_same_object(const struct sites_fields *fields, const struct exact_memo *memo, uint64_t frame) {
+    const uint64_t *caller = memo->callers;
+    while ((frame = sites_caller(fields, frame)) != 0)
+        if (sites_place(fields, frame) != *caller++)
+            return false;
+    return *caller == 0;
+}
+
+static struct exact_cell *cell_of_objects(struct exact_thread *exact, uint64_t frame) {
     uint64_t place = sites_place(&exact->fields, frame);
-    struct memo *memo = &exact->memos[(place ^ frame) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - MEMO_BITS)];
-    if (memo->frame == frame && memo->place == place && memo->deaths == codes_all_deaths() &&
-        (__builtin_expect(layout_has(exact->fields.last), 0) ? is_same_object(&exact->fields, memo)
-                                                             : is_same(&exact->fields, memo)))
+    struct exact_memo *memo = exact_memo(exact, place ^ place >> SITES_LAST_SHIFT << 2, frame);
+    if (memo->place == place && memo->deaths == codes_all_deaths() && is_same_object(&exact->fields, memo, frame))
         return memo->cell;
     return cell_of_chain(exact, memo, frame);
 }
 
-bool exact_quick_given(uint64_t address, size_t size_bytes) {
-    struct exact_thread *exact = own;
-    if (size_bytes - 1 >= BLOCKS_SIZE_BEHIND - 1 || !is_quick(exact) ||
-        atomic_load_explicit(&exact->region->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE)
-        return false;
+/* This thread's cell for where it is now. */
+static struct exact_cell *quick_cell(struct exact_thread *exact) {
     /* Who calls Python's allocators is attached. */
     const void *state = exact->current_state();
-    struct cell *cell = state != NULL ? quick_cell(exact, sites_innermost(&exact->fields, state)) : NULL;
-    if (cell == NULL)
-        return false;
-    begin_quick();
-    blocks_entry *entry = entry_of(exact, address, true);
-    if (entry != NULL) {
-        save(exact->region, cell);
-        cell->alloc_bytes += size_bytes;
-        cell->alloc_count++;
-        list(exact, cell, cell->site);
-        exact->newest = address;
-        atomic_store_explicit(entry, cell->site << BLOCKS_SIZE_BITS | (uint32_t)size_bytes, memory_order_relaxed);
-    }
-    end_quick();
-    return entry != NULL;
+    uint64_t frame = state != NULL ? sites_innermost(&exact->fields, state) : 0;
+    if (frame == 0)
+        return NULL;
+    if (layout_has(exact->fields.last))
+        return cell_of_objects(exact, frame);
+    uint64_t place = sites_place(&exact->fields, frame);
+    struct exact_memo *memo = exact_memo(exact, place, frame);
+    if (memo->place == place && memo->deaths == codes_all_deaths() && exact_is_same(&exact->fields, memo, frame))
+        return memo->cell;
+    return cell_of_chain(exact, memo, frame);
 }
 
-bool exact_quick_back(uint64_t address) {
-    struct exact_thread *exact = own;
-    if (!is_quick(exact))
+bool exact_given(uint64_t address, size_t size_bytes) {
+    struct exact_thread *exact = exact_own;
+    if (!exact_is_quick(exact) || exact_is_paused(exact) || size_bytes >> ORPHAN_SITE_SHIFT != 0)
         return false;
-    blocks_entry *entry = entry_of(exact, address, false);
-    uint32_t value = entry != NULL ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
-    if (value == 0)
-        return true;
-    uint32_t size_bytes = value & BLOCKS_SIZE_BEHIND, site = value >> BLOCKS_SIZE_BITS;
-    struct cell *cell = known_cell(exact, site);
-    if (size_bytes == BLOCKS_SIZE_BEHIND || cell == NULL)
+    struct exact_cell *cell = quick_cell(exact);
+    if (cell == NULL)
         return false;
-    begin_quick();
-    atomic_store_explicit(entry, 0, memory_order_relaxed);
-    save(exact->region, cell);
-    cell->gone_bytes += size_bytes;
-    cell->gone_count++;
-    cell->temporary_bytes += exact->newest == address ? size_bytes : 0;
-    list(exact, cell, site);
-    end_quick();
-    return true;
+    exact_begin_quick();
+    bool is_put = put(exact, address, &(struct block){cell->site, size_bytes});
+    if (is_put) {
+        touch(exact, cell, cell->site);
+        cell->alloc_bytes += size_bytes;
+        cell->alloc_count++;
+        exact->newest = address;
+    }
+    exact_end_quick();
+    return is_put;
 }
+
+bool exact_back(uint64_t address) {
+    struct exact_thread *exact = exact_own;
+    struct exact_cell *cell = NULL;
+    struct block block;
+    if (!exact_is_quick(exact))
+        return false;
+    exact_begin_quick();
+    blocks_entry *entry = exact_entry_nearby(exact, address);
+    if (entry == NULL)
+        entry = turn_leaf(exact, address, false);
+    uint32_t value = entry != NULL ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
+    if (value != 0 && (cell = known_cell(exact, value >> BLOCKS_SIZE_BITS)) != NULL && blocks_take(address, &block)) {
+        touch(exact, cell, block.site);
+        cell->gone_bytes += (int64_t)block.size_bytes;
+        cell->gone_count++;
+        cell->temporary_bytes += exact->newest == address ? block.size_bytes : 0;
+    }
+    exact_end_quick();
+    return value == 0 || cell != NULL;
+}
+
+/* It belongs to whoever made it grow. */
+static void count_resized(struct exact_thread *exact, const struct sampled *block, struct exact_cell *before,
+                          struct exact_cell *cell, uint64_t size_bytes) {
+    touch(exact, before, (uint32_t)block->id);
+    before->gone_bytes += (int64_t)block->size_bytes;
+    before->gone_count++;
+    touch(exact, cell, cell->site);
+    cell->gone_bytes -= (int64_t)size_bytes;
+    cell->gone_count--;
+    if (size_bytes > block->size_bytes) {
+        cell->gone_bytes += (int64_t)(size_bytes - block->size_bytes);
+        cell->alloc_bytes += size_bytes - block->size_bytes;
+    }
+}
+
+bool exact_resized(const struct sampled *block, uint64_t address, size_t size_bytes) {
+    struct exact_thread *exact = exact_own;
+    if (!exact_is_quick(exact) || exact_is_paused(exact) || size_bytes >> ORPHAN_SITE_SHIFT != 0)
+        return false;
+    struct exact_cell *before = known_cell(exact, (uint32_t)block->id);
+    struct exact_cell *cell = size_bytes > block->size_bytes ? quick_cell(exact) : before;
+    if (before == NULL || cell == NULL)
+        return false;
+    exact_begin_quick();
+    uint32_t site = cell == before ? (uint32_t)block->id : cell->site;
+    bool is_put = put(exact, address, &(struct block){site, size_bytes});
+    if (is_put) {
+        count_resized(exact, block, before, cell, size_bytes);
+        exact->newest = size_bytes > block->size_bytes ? address : exact->newest;
+    }
+    exact_end_quick();
+    return is_put;
+}
+
+/* --- The long way. --- */
 
 void exact_give_back(uint64_t address, bool is_busy, bool is_final) {
     struct block block;
@@ -377,12 +346,12 @@ void exact_give_back(uint64_t address, bool is_busy, bool is_final) {
         return;
     struct agent_thread *thread = threads_current();
     struct exact_thread *exact = thread != NULL && is_busy ? exact_of(thread) : NULL;
-    struct cell *cell = exact != NULL ? cell_of(exact, block.site) : NULL;
+    struct exact_cell *cell = exact != NULL ? cell_of(exact, block.site) : NULL;
     if (cell == NULL) {
         leave_orphan(&block);
         return;
     }
-    go(region, cell, (int64_t)block.size_bytes, 1);
+    go(exact, cell, (int64_t)block.size_bytes, 1);
     if (exact->newest == address)
         cell->temporary_bytes += block.size_bytes;
 }
@@ -400,11 +369,11 @@ void exact_keep(const struct sampled *block, uint64_t address, uint64_t size_byt
     struct wire_region *region = heap_region();
     struct agent_thread *thread = threads_current();
     struct exact_thread *exact = region != NULL && thread != NULL && is_busy ? exact_of(thread) : NULL;
-    struct cell *cell = exact != NULL ? cell_of(exact, kept.site) : NULL;
+    struct exact_cell *cell = exact != NULL ? cell_of(exact, kept.site) : NULL;
     /* What it grows by comes to exact_note_given next. */
     if (size_bytes < kept.size_bytes && cell != NULL) {
         if (!is_final)
-            go(region, cell, (int64_t)kept.size_bytes - (int64_t)size_bytes, 0);
+            go(exact, cell, (int64_t)kept.size_bytes - (int64_t)size_bytes, 0);
         kept.size_bytes = size_bytes;
     }
     if (!blocks_put(address, &kept))
@@ -413,7 +382,7 @@ void exact_keep(const struct sampled *block, uint64_t address, uint64_t size_byt
 
 /* --- What strobe is told. --- */
 
-static bool tell(struct agent_thread *thread, uint32_t site, const struct cell *cell) {
+static bool tell(struct agent_thread *thread, uint32_t site, const struct exact_cell *cell) {
     uint64_t position = wire_ring_position(&thread->ring);
     struct wire_counts *record = wire_ring_reserve(&thread->ring, &position, WIRE_COUNTS, sizeof *record);
     if (record == NULL)
@@ -442,25 +411,25 @@ void exact_flush(struct wire_region *region, bool everything) {
         adopt_orphans(region, exact);
     if (!sites_tell_rest(&exact->sites, thread, everything))
         return;
-    while (exact->first_listed != LAST && (everything || sites_have_room(&thread->ring))) {
+    while (exact->first_listed != EXACT_LAST && (everything || sites_have_room(&thread->ring))) {
         uint32_t site = exact->first_listed - 1;
-        struct cell *cell = &exact->pages[site / CELLS_IN_PAGE][site % CELLS_IN_PAGE];
+        struct exact_cell *cell = &exact->pages[site / EXACT_CELLS_IN_PAGE][site % EXACT_CELLS_IN_PAGE];
         if (!tell(thread, site, cell))
             return;
         exact->first_listed = cell->next;
         /* Its site stays, as chains lead to it. */
-        *cell = (struct cell){.peak_id = cell->peak_id, .site = site};
+        *cell = (struct exact_cell){.site = site};
     }
 }
 
 void exact_end_thread(void) {
-    own = NULL;
+    exact_own = NULL;
 }
 
 void exact_forget(void) {
     for (size_t i = 0; i < ORPHANS; i++)
         atomic_store(&orphans[i], 0);
     atomic_store(&orphan_count, 0);
-    own = NULL;
+    exact_own = NULL;
     sites_forget();
 }

@@ -15,12 +15,14 @@
 void exact_note_given(struct wire_region *region, const struct heap_block *block, uint32_t domain, bool is_final);
 /* The block is given back. The thread is busy, or it is not. */
 void exact_give_back(uint64_t address, bool is_busy, bool is_final);
-/* The first two for what Python's allocators hand out most: small blocks, where the thread has its state. False when it
- * has to be done the long way. */
-bool exact_quick_given(uint64_t address, size_t size_bytes);
-bool exact_quick_back(uint64_t address);
+/* The first two for what Python's allocators hand out and get back, where the thread has its state: the quick way.
+ * False when it has to be done the long way. */
+bool exact_given(uint64_t address, size_t size_bytes);
+bool exact_back(uint64_t address);
 /* A block is about to be resized, and has been: as heap_take_out and heap_keep. */
 bool exact_take_out(uint64_t address, struct sampled *block);
+/* Also for Python's allocators, the quick way: exact_keep, and exact_note_given of what it has grown by. */
+bool exact_resized(const struct sampled *block, uint64_t address, size_t size_bytes);
 void exact_keep(const struct sampled *block, uint64_t address, uint64_t size_bytes, bool is_busy, bool is_final);
 
 /* Tells what has come together, as far as there is room: half of the ring, or with `everything` all. The thread is

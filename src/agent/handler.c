@@ -25,14 +25,18 @@ static uint64_t most_stack_bytes(const struct wire_ring *ring) {
     return unread < WIRE_RING_BYTES / 4 ? WIRE_SAMPLE_MAX_STACK_WORDS * sizeof(uint64_t) : LITTLE_BYTES;
 }
 
-/* How many words above the stack pointer there are to copy: not beyond the end of the thread's stack, and when it is on
- * some other stack (a signal's, a coroutine's) not beyond what is mapped. */
-static uint32_t count_stack_words(const struct agent_thread *thread, uint64_t stack_pointer) {
-    uint64_t bytes = most_stack_bytes(&thread->ring), end = thread->walk.c_stack_end;
+/* How many words above the stack pointer there are to copy: not beyond the evaluation loop that has called all this,
+ * nor the end of the thread's stack, and when it is on some other stack (a signal's, a coroutine's) what is mapped. */
+static uint32_t count_stack_words(const struct agent_thread *thread, const struct walk_stack *stack,
+                                  uint64_t stack_pointer) {
+    uint64_t bytes = most_stack_bytes(&thread->ring);
+    uint64_t end = stack->loop_address != 0 ? stack->loop_address : thread->walk.c_stack_end;
     if (stack_pointer % sizeof(uint64_t) != 0)
         return 0;
     if (stack_pointer < end && end - stack_pointer < bytes)
         bytes = (end - stack_pointer) & ~UINT64_C(7);
+    if (walk_knows_c_stack(&thread->walk, stack_pointer))
+        return (uint32_t)(bytes / sizeof(uint64_t));
     uint64_t in_page = PROBE_PAGE_BYTES - stack_pointer % PROBE_PAGE_BYTES;
     if (bytes > in_page && !probe_readable(stack_pointer + in_page, 1))
         bytes = in_page;
@@ -104,7 +108,7 @@ static void write_sample(struct agent_thread *thread, const struct clock_times *
         return;
     uint32_t words = is_in_loop(agent_python(), registers->program_counter)
                          ? 0
-                         : count_stack_words(thread, registers->stack_pointer);
+                         : count_stack_words(thread, &stack, registers->stack_pointer);
     uint64_t position = wire_ring_position(&thread->ring);
     struct wire_sample *sample = reserve(&thread->ring, &position, &stack, words);
     if (sample == NULL)
@@ -136,31 +140,67 @@ static void write_last(struct agent_thread *thread, const struct clock_times *ti
     commit(thread, position, &stack);
 }
 
-void handler_take_sample(struct agent_thread *thread, const siginfo_t *info, const ucontext_t *context) {
-    /* The next sample stands for this time, too. */
-    if (!busy_enter()) {
-        thread->missed += 1 + (uint32_t)info->si_overrun;
-        return;
-    }
-    struct clock_times times = clock_read_at_tick();
-    bool paused = atomic_load_explicit(&agent_region()->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE;
+static bool is_paused(void) {
+    return atomic_load_explicit(&agent_region()->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE;
+}
+
+static void take_sample(struct agent_thread *thread, const struct clock_times *times, uint32_t overruns,
+                        const ucontext_t *context) {
+    bool paused = is_paused();
     struct machine_registers registers = machine_read_registers(context);
     if (!paused)
-        write_sample(thread, &times, (uint32_t)info->si_overrun + thread->missed, &registers);
+        write_sample(thread, times, overruns + thread->missed, &registers);
     thread->missed = 0;
-    threads_note_time(thread, &times, paused);
+    threads_note_time(thread, times, paused);
+}
+
+static void take_strike(struct agent_thread *thread, const ucontext_t *context) {
+    struct clock_times times = perf_note_strike(&thread->perf);
+    take_sample(thread, &times, 0, context);
+}
+
+/* What would interrupt a look is left out: the next sample stands for its time, too. */
+static bool enter(struct agent_thread *thread, uint32_t overruns) {
+    bool entered = busy_enter();
+    if (!entered)
+        thread->missed += 1 + overruns;
+    return entered;
+}
+
+static void leave(void) {
     busy_leave();
     heap_catch_up();
     heap_tell_counts(false);
 }
 
-void handler_take_last(struct agent_thread *thread) {
+void handler_take_tick(struct agent_thread *thread, uint32_t overruns, const ucontext_t *context) {
+    if (!enter(thread, overruns))
+        return;
+    struct clock_times times;
+    if (thread->perf.page == NULL) {
+        times = clock_read_at_tick();
+        take_sample(thread, &times, overruns, context);
+    } else if (perf_note_tick(&thread->perf, &times))
+        take_sample(thread, &times, overruns, context);
+    else if (!thread->sampled) /* it may end before its event strikes */
+        take_strike(thread, context);
+    leave();
+}
+
+void handler_take_strike(struct agent_thread *thread, const ucontext_t *context) {
+    if (!enter(thread, 0))
+        return;
+    take_strike(thread, context);
+    leave();
+}
+
+void handler_take_last(struct agent_thread *thread, bool always) {
     if (!busy_enter())
         return;
     struct clock_times times = clock_read();
-    bool paused = atomic_load_explicit(&agent_region()->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE;
+    bool paused = is_paused();
     threads_note_time(thread, &times, paused);
-    if (!paused && !thread->sampled)
+    if (!paused && (always || !thread->sampled))
         write_last(thread, &times);
     busy_leave();
 }

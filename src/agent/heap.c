@@ -19,8 +19,7 @@ enum {
     PENDING = 32,
     UNDELIVERED = 2048,
     MAX_THINNING = 12,
-    UNTOLD_BYTES = 256 << 10, /* where all is counted: the most that is allocated in large blocks without telling */
-    RETRY_BYTES = 64 << 20,   /* a thread that has no ring asks again after so much */
+    RETRY_BYTES = 64 << 20, /* a thread that has no ring asks again after so much */
 };
 static const int64_t NEVER = INT64_MAX / 4;
 
@@ -476,6 +475,20 @@ void heap_tell_start(struct wire_slot *born) {
     errno = error;
 }
 
+static void tell_counts_if_many(void) {
+    if (heap_thread.left >= -HEAP_UNTOLD_BYTES)
+        return;
+    heap_thread.left = -1;
+    heap_tell_counts(false);
+}
+
+void heap_note_counted(size_t size_bytes) {
+    heap_thread.left -= (int64_t)size_bytes;
+    tell_counts_if_many();
+    if (heap_delta_is_large())
+        heap_flush();
+}
+
 static void count_exactly(const struct heap_block *block) {
     struct wire_region *region = own_region();
     if (region == NULL || block->grown_bytes == 0 ||
@@ -487,10 +500,7 @@ static void count_exactly(const struct heap_block *block) {
     } else {
         count_lost(region);
     }
-    if (heap_thread.left < -UNTOLD_BYTES) {
-        heap_thread.left = -1;
-        heap_tell_counts(false);
-    }
+    tell_counts_if_many();
 }
 
 /* Their weight is what they are, whatever their size: which of them are told is not a matter of chance. */
@@ -550,8 +560,10 @@ static void postpone(struct wire_region *region, uint64_t address) {
 
 void heap_give_back(void *address) {
     int error = errno;
-    struct wire_region *region = own_region();
     uint64_t number = (uint64_t)(uintptr_t)address;
+    if (heap_is_exact && exact_back(number))
+        return;
+    struct wire_region *region = own_region();
     if (region != NULL && heap_is_exact) {
         give_back_exactly(region, number);
     } else if (region != NULL && busy_enter()) {

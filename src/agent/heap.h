@@ -18,6 +18,8 @@
 enum {
     HEAP_EXACT_BYTES = 1 << 20,  /* what is at least as large is told always */
     HEAP_FLUSH_BYTES = 64 << 10, /* a thread may know of so much that the footprint lacks */
+    /* Where all is counted: the most that is allocated in large blocks without telling. */
+    HEAP_UNTOLD_BYTES = 256 << 10,
 };
 
 /* All zero when the thread is born, so that its first allocation is looked at. */
@@ -90,7 +92,9 @@ struct wire_region *heap_region(void);
 
 /* A decimal number; 0 when there is none. */
 uint64_t heap_number_from_environment(const char *name, uint64_t highest);
-/* Where every allocation is counted: tells what has come together, all of it or as much as there is room for. */
+/* Where every allocation is counted: a large block was, by other means than heap_look. */
+void heap_note_counted(size_t size_bytes);
+/* The same: tells what has come together, all of it or as much as there is room for. */
 void heap_tell_counts(bool everything);
 
 /* From the environment; once, before anything else. */

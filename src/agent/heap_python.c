@@ -2,6 +2,7 @@
 
 #include "agent/agent.h"
 #include "agent/exact.h"
+#include "agent/exact_quick.h"
 #include "agent/heap.h"
 #include "agent/mimalloc.h"
 
@@ -53,6 +54,8 @@ static struct {
 static struct allocator originals[DOMAINS];
 static struct allocator pymalloc;
 static struct arena_allocator arenas;
+/* Where a thread's state says which its innermost frame is; else NULL. */
+static void *(*current_state)(void);
 static uintptr_t pool_bytes; /* 0: no arena was seen yet, or none of a size that is known */
 
 /* --- Those that get every block from malloc: it is counted there, and only told whose it is. --- */
@@ -222,8 +225,11 @@ static void come_out(int64_t left) {
 
 static void *count_block(void *address, size_t size_bytes) {
     if (heap_is_exact && address != NULL && heap_thread.inside == 0 &&
-        exact_quick_given((uint64_t)(uintptr_t)address, size_bytes))
+        exact_given((uint64_t)(uintptr_t)address, size_bytes)) {
+        if (size_bytes > PYMALLOC_MAX_BYTES)
+            heap_note_counted(size_bytes);
         return address;
+    }
     if (address != NULL && is_struck(size_bytes)) {
         uint32_t domain = enter_domain();
         heap_look(&(struct heap_block){.address = address, .size_bytes = size_bytes, .grown_bytes = size_bytes});
@@ -256,8 +262,7 @@ static void *other_calloc(void *context, size_t count, size_t size_bytes) {
 
 static void other_free(void *context, void *block) {
     const struct allocator *original = context;
-    bool is_done = heap_is_exact && exact_quick_back((uint64_t)(uintptr_t)block);
-    if (!is_done && sampled_may_hold((uint64_t)(uintptr_t)block))
+    if (sampled_may_hold((uint64_t)(uintptr_t)block))
         heap_give_back(block);
     original->free(original->context, block);
 }
@@ -274,6 +279,10 @@ static void *other_realloc(void *context, void *block, size_t size_bytes) {
     if (!is_sampled)
         return moved == block ? moved : count_block(moved, size_bytes);
     size_t old_bytes = sampled.size_bytes;
+    if (heap_is_exact && moved != NULL && exact_resized(&sampled, (uint64_t)(uintptr_t)moved, size_bytes)) {
+        heap_note_counted(size_bytes > old_bytes ? size_bytes - old_bytes : 0);
+        return moved;
+    }
     heap_keep(&sampled, moved != NULL ? moved : block, moved != NULL ? size_bytes : old_bytes);
     if (heap_is_exact && moved != NULL && size_bytes > old_bytes)
         count_growth(&(struct heap_block){moved, size_bytes, size_bytes - old_bytes, sampled.id});
@@ -362,16 +371,23 @@ static void *mimalloc_realloc(void *context, void *block, size_t size_bytes) {
 /* --- pymalloc, where every allocation is counted: as above, but quicker for what is small. --- */
 
 static NOT_INLINE void *count_small(void *block, size_t size_bytes) {
-    if (block != NULL)
+    if (block != NULL && !exact_given((uint64_t)(uintptr_t)block, size_bytes))
         count_growth(&(struct heap_block){.address = block, .size_bytes = size_bytes, .grown_bytes = size_bytes});
     return block;
 }
 
 static void *exact_malloc(void *context, size_t size_bytes) {
-    if (size_bytes > PYMALLOC_MAX_BYTES)
+    if (size_bytes - 1 >= PYMALLOC_MAX_BYTES)
+        return other_malloc(context, size_bytes);
+    return count_small(pymalloc.malloc(pymalloc.context, size_bytes), size_bytes);
+}
+
+/* From 3.13 on. */
+static void *quick_malloc(void *context, size_t size_bytes) {
+    if (size_bytes - 1 >= PYMALLOC_MAX_BYTES)
         return other_malloc(context, size_bytes);
     void *block = pymalloc.malloc(pymalloc.context, size_bytes);
-    if (block != NULL && exact_quick_given((uint64_t)(uintptr_t)block, size_bytes))
+    if (block != NULL && exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, current_state()))
         return block;
     return count_small(block, size_bytes);
 }
@@ -383,11 +399,10 @@ static NOT_INLINE void give_back_exactly(void *block) {
 
 static void exact_free(void *context, void *block) {
     (void)context;
-    if (!exact_quick_back((uint64_t)(uintptr_t)block)) {
+    if (exact_quick_back((uint64_t)(uintptr_t)block))
+        pymalloc.free(pymalloc.context, block);
+    else
         give_back_exactly(block);
-        return;
-    }
-    pymalloc.free(pymalloc.context, block);
 }
 
 /* --- The arenas in which pymalloc has its pools: what is in them is counted object by object. --- */
@@ -485,14 +500,15 @@ static void hook_pymalloc(const struct current *current) {
 static bool is_hooked(const struct allocator *functions) {
     return functions->malloc == pymalloc_malloc || functions->malloc == label_malloc ||
            functions->malloc == other_malloc || functions->malloc == exact_malloc ||
-           functions->malloc == mimalloc_malloc;
+           functions->malloc == quick_malloc || functions->malloc == mimalloc_malloc;
 }
 
 static void hook_all(void) {
     const struct allocator label = {NULL, label_malloc, label_calloc, label_realloc, label_free};
     const struct allocator other = {NULL, other_malloc, other_calloc, other_realloc, other_free};
     const struct allocator mimalloc = {NULL, mimalloc_malloc, mimalloc_calloc, mimalloc_realloc, mimalloc_free};
-    const struct allocator exact = {NULL, exact_malloc, other_calloc, other_realloc, exact_free};
+    const struct allocator exact = {NULL, current_state != NULL ? quick_malloc : exact_malloc, other_calloc,
+                                    other_realloc, exact_free};
     struct current current;
     find_current(&current);
     const struct allocator *raw = &current.now[DOMAIN_RAW], *memory = &current.now[DOMAIN_MEM],
@@ -526,6 +542,8 @@ void heap_python_install(void) {
     *(void **)&python.set_arenas = agent_python_symbol(agent_python(), "PyObject_SetArenaAllocator");
     *(void **)&python.is_initialised = agent_python_symbol(agent_python(), "Py_IsInitialized");
     python.free_threaded = agent_python()->layout.free_threaded;
+    if (layout_has(agent_python()->layout.thread.current_frame))
+        current_state = agent_python()->current_state;
     if (heap_on && python.get != NULL && python.set != NULL && python.is_initialised != NULL)
         hook_all();
 }

@@ -1,12 +1,13 @@
-/* The functions of libc's that the program finds here instead: those that start threads, and the one that takes the
- * agent's signal away. libc's own threads (those of timer_create, getaddrinfo_a, aio) do not come through here and are
- * not sampled. */
+/* The functions of libc's that the program finds here instead: those that start threads, the one that takes the
+ * agent's signal away, those that end the process. libc's own threads (those of timer_create, getaddrinfo_a, aio) do
+ * not come through here and are not sampled. */
 #include "agent/agent.h"
 #include "agent/handler.h"
 #include "agent/heap.h"
 #include "agent/threads.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,9 @@ static struct {
     int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     int (*pthread_cancel)(pthread_t);
     int (*thrd_create)(thrd_t *, thrd_start_t, void *);
+    int (*execve)(const char *, char *const[], char *const[]);
+    int (*execv)(const char *, char *const[]);
+    int (*fexecve)(int, char *const[], char *const[]);
 } libc;
 
 /* Also before the agent's constructor: a library that is initialised earlier may create threads. */
@@ -110,7 +114,7 @@ AGENT_EXPORT int pthread_cancel(pthread_t id) {
 static _Noreturn void leave(int status) {
     struct agent_thread *thread = agent_owns_region() ? threads_current() : NULL;
     if (thread != NULL)
-        handler_take_last(thread);
+        handler_take_last(thread, false);
     agent_end();
     for (;;)
         syscall(SYS_exit_group, status);
@@ -122,4 +126,38 @@ AGENT_EXPORT void _exit(int status) {
 
 AGENT_EXPORT void _Exit(int status) {
     leave(status);
+}
+
+/* What follows may be the end of the program that runs here: what it has not told yet it tells now. It goes on when
+ * there is nothing to execute. A child that was only forked for this has nothing to tell, and one of vfork's neither.
+ */
+static void tell_before_exec(void) {
+    struct agent_thread *thread = agent_owns_region() ? threads_current() : NULL;
+    int error = errno;
+    if (thread != NULL && (thread->sampled || agent_region()->forked == 0)) {
+        handler_take_last(thread, true);
+        heap_tell_counts(true);
+    }
+    errno = error;
+}
+
+AGENT_EXPORT int execve(const char *path, char *const arguments[], char *const environment[]) {
+    if (libc.execve == NULL)
+        find_function(&libc.execve, "execve");
+    tell_before_exec();
+    return libc.execve(path, arguments, environment);
+}
+
+AGENT_EXPORT int execv(const char *path, char *const arguments[]) {
+    if (libc.execv == NULL)
+        find_function(&libc.execv, "execv");
+    tell_before_exec();
+    return libc.execv(path, arguments);
+}
+
+AGENT_EXPORT int fexecve(int file, char *const arguments[], char *const environment[]) {
+    if (libc.fexecve == NULL)
+        find_function(&libc.fexecve, "fexecve");
+    tell_before_exec();
+    return libc.fexecve(file, arguments, environment);
 }

@@ -44,7 +44,8 @@ struct look {
     bool new_codes;
     bool cut; /* longer than is followed */
     uint32_t code_unit;
-    int64_t offset; /* of the frame taken last: its instruction in its bytecode */
+    uint64_t loop_address; /* as in struct walk_stack */
+    int64_t offset;        /* of the frame taken last: its instruction in its bytecode */
 };
 
 /* look_memory.c */

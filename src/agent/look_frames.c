@@ -196,9 +196,18 @@ static void begin_anew(struct look *look) {
     look->total = 0;
     look->native_pending = look->new_codes = look->cut = false;
     look->code_unit = 0;
+    look->loop_address = 0;
     look->suspect = true;
     look->chunk = look->newest;
     look->older_chunk = look->newest_older;
+}
+
+/* The evaluation loop has its entry frame (3.12 and later) and its _PyCFrame (3.11, 3.12) in its C frame. One that is
+ * being left lies below the stack pointer. */
+static void note_loop(struct look *look, const struct look_start *start, const struct head *entry) {
+    uint64_t address = start->cframe != 0 ? start->cframe : entry->address;
+    if (span_holds(look->c_stack, address, LOOK_WORD_BYTES))
+        look->loop_address = address;
 }
 
 bool look_follow(struct look *look, const struct look_start *start, struct look_way *way) {
@@ -219,6 +228,8 @@ bool look_follow(struct look *look, const struct look_start *start, struct look_
         entered = boundary || head.is_entry;
         if (!boundary && !take_frame(look, &head))
             return false;
+        if (entered && look->loop_address == 0)
+            note_loop(look, start, &head);
         if (way->hops == 0)
             way->begun = !boundary && has_begun(look, &head);
         look->native_pending |= entered;

@@ -1,5 +1,6 @@
 #include "agent/signals.h"
 
+#include "agent/agent.h"
 #include "agent/handler.h"
 #include "agent/threads.h"
 
@@ -58,13 +59,21 @@ static void pass_on(int number, siginfo_t *info, void *context) {
         function(number, info, context);
 }
 
+/* What a timer or an event of ours sends, to whom it may reach too late, is nobody else's. */
+static bool is_ours(const siginfo_t *info) {
+    return info->si_code == SI_TIMER ? threads_know(info->si_value.sival_ptr)
+                                     : agent_wants_perf() && perf_has_sent(info->si_code);
+}
+
 static void on_signal(int number, siginfo_t *info, void *context) {
     int error = errno;
     struct agent_thread *thread = threads_current();
-    if (info->si_code != SI_TIMER || !threads_know(info->si_value.sival_ptr))
+    if (thread != NULL && info->si_code == SI_TIMER && thread == info->si_value.sival_ptr)
+        handler_take_tick(thread, (uint32_t)info->si_overrun, context);
+    else if (!is_ours(info))
         pass_on(number, info, context);
-    else if (thread != NULL && thread == info->si_value.sival_ptr)
-        handler_take_sample(thread, info, context);
+    else if (thread != NULL && info->si_code != SI_TIMER)
+        handler_take_strike(thread, context);
     errno = error;
 }
 

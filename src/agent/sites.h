@@ -14,7 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SITES_CHAINS = 1 << 13, SITES_MAX_HOPS = 1 << 16 };
+enum {
+    SITES_CHAINS = 1 << 13,
+    SITES_MAX_HOPS = 1 << 16,
+    SITES_LAST_SHIFT = 44, /* where a number of an instruction begins beside an address */
+};
 
 /* The keys of stacks are made of their frames, one by one. */
 static inline uint64_t sites_mix(uint64_t sum, uint64_t value) {
@@ -74,7 +78,7 @@ static inline uint64_t sites_place(const struct sites_fields *fields, uint64_t f
     const char *bytes = pointer_to(frame);
     uint64_t place = load_u64(bytes + fields->instruction);
     if (__builtin_expect(layout_has(fields->last), 0))
-        place += load_u32(bytes + fields->last);
+        place += (uint64_t)load_u32(bytes + fields->last) << SITES_LAST_SHIFT;
     return place;
 }
 

@@ -92,6 +92,7 @@ static void stop_timer(struct agent_thread *thread) {
     if (thread->timer != NO_TIMER)
         clock_stop_timer(thread->timer);
     thread->timer = NO_TIMER;
+    perf_stop(&thread->perf);
 }
 
 static struct agent_thread *prepare(uint32_t index) {
@@ -154,6 +155,12 @@ static void describe(struct agent_thread *thread) {
     slot->start_cpu_ns = thread->accounted.cpu_ns;
     slot->start_user_us = thread->accounted.user_us;
     slot->start_system_us = thread->accounted.system_us;
+    if (!agent_wants_perf())
+        return;
+    perf_start(&thread->perf, &thread->accounted, agent_period_ns());
+    slot->start_user_us = thread->perf.told.user_us;
+    if (thread->perf.page == NULL)
+        atomic_fetch_add(&agent_region()->no_event, 1);
 }
 
 void threads_begin(struct agent_thread *thread, uintptr_t stack_end) {
@@ -168,6 +175,7 @@ void threads_begin(struct agent_thread *thread, uintptr_t stack_end) {
         atomic_store(&thread->ring.slot->state, WIRE_SLOT_LIVE);
     } else {
         current = NULL;
+        perf_stop(&thread->perf);
         pthread_setspecific(end_key, NULL);
         atomic_fetch_add(&agent_region()->no_slot, 1);
         threads_unclaim(thread);
@@ -219,6 +227,7 @@ uintptr_t threads_forget_all(void) {
         struct agent_thread *thread = atomic_load_explicit(&known[index], memory_order_relaxed);
         if (thread != NULL) {
             thread->timer = NO_TIMER;
+            thread->perf.page = NULL;
             thread->exact = NULL;
         }
     }

@@ -3,6 +3,7 @@
 #define STROBE_AGENT_THREADS_H
 
 #include "agent/clock.h"
+#include "agent/perf.h"
 #include "agent/walk.h"
 #include "base/status.h"
 #include "wire/ring.h"
@@ -25,6 +26,7 @@ struct agent_thread {
     /* Time for which sampling is paused is taken out of what strobe is told. Up to `accounted` it is known which. */
     struct clock_times accounted;
     struct clock_times paused;
+    struct perf perf;
     struct exact_thread *exact; /* agent/exact.c's, which outlives the thread; NULL: none yet */
     struct walk walk;           /* what it knows of code objects outlives the thread */
 };

@@ -75,6 +75,7 @@ void walk_frames(struct walk *walk, const struct walk_registers *registers, stru
     }
     stack->count = arrange(&look);
     stack->code_unit = look.code_unit;
+    stack->loop_address = look.loop_address;
     stack->new_codes = look.new_codes;
 }
 

@@ -30,10 +30,11 @@ struct walk {
 struct walk_stack {
     const struct wire_frame *frames; /* innermost first; in struct walk, valid until the next look */
     uint32_t count;
-    uint32_t kept;      /* set by walk_define_codes */
-    uint32_t code_unit; /* as in struct wire_sample */
-    uint16_t flags;     /* enum wire_sample_flag */
-    bool new_codes;     /* some of the frames' code objects do not stand in the ring yet */
+    uint32_t kept;         /* set by walk_define_codes */
+    uint32_t code_unit;    /* as in struct wire_sample */
+    uint64_t loop_address; /* in the C frame of the innermost evaluation loop, which ends above; 0: not known */
+    uint16_t flags;        /* enum wire_sample_flag */
+    bool new_codes;        /* some of the frames' code objects do not stand in the ring yet */
 };
 
 /* What the interrupted code had in its registers. */
@@ -42,6 +43,11 @@ struct walk_registers {
     const uint64_t *values; /* all general ones, in any order */
     size_t count;
 };
+
+/* Whether all from there to c_stack_end is the thread's C stack, as far as walk_frames has seen. */
+static inline bool walk_knows_c_stack(const struct walk *walk, uint64_t address) {
+    return walk->c_stack_mapped != 0 && address >= walk->c_stack_mapped && address < walk->c_stack_end;
+}
 
 /* This thread's stack. */
 void walk_frames(struct walk *walk, const struct walk_registers *registers, struct walk_stack *stack);

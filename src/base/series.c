@@ -1,5 +1,7 @@
 #include "base/series.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 
 void series_release(struct series *series) {
@@ -81,14 +83,7 @@ enum status series_add(struct series *series, uint64_t time_ns, uint64_t value) 
     }
     if (series->count >= series->limit * 2)
         series_reduce(series);
-    if (series->points == NULL || series->count == series->capacity) {
-        size_t capacity = series->capacity > 0 ? series->capacity * 2 : 16;
-        struct series_point *grown = realloc(series->points, capacity * sizeof grown[0]);
-        if (grown == NULL)
-            return STATUS_FAILED;
-        series->points = grown;
-        series->capacity = capacity;
-    }
+    TRY(array_reserve((void **)&series->points, &series->capacity, series->count + 1, sizeof series->points[0]));
     series->points[series->count++] = (struct series_point){time_ns, value};
     return STATUS_OK;
 }

@@ -1,5 +1,7 @@
 #include "capture/reader_state.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 
 void id_table_clear(struct id_table *table) {
@@ -20,14 +22,7 @@ enum status id_table_expect(struct id_table *table, uint64_t next) {
 }
 
 static enum status start_run(struct id_table *table) {
-    if (table->run_count == table->run_capacity) {
-        size_t capacity = table->run_capacity > 0 ? table->run_capacity * 2 : 4;
-        struct id_run *grown = realloc(table->runs, capacity * sizeof *grown);
-        if (grown == NULL)
-            return STATUS_FAILED;
-        table->runs = grown;
-        table->run_capacity = capacity;
-    }
+    TRY(array_reserve((void **)&table->runs, &table->run_capacity, table->run_count + 1, sizeof table->runs[0]));
     table->runs[table->run_count++] = (struct id_run){.first = table->next, .first_dense = table->next_dense};
     return STATUS_OK;
 }

@@ -1,6 +1,8 @@
 /* The records of a chunk, but for the samples. */
 #include "capture/reader_state.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -256,14 +258,7 @@ enum status reader_thread_of(struct reader *reader, uint32_t id, struct reader_t
         return STATUS_OK;
     if (reader->thread_count == MAX_THREADS)
         return STATUS_DAMAGED;
-    if (reader->thread_count == reader->thread_capacity) {
-        size_t capacity = reader->thread_capacity > 0 ? reader->thread_capacity * 2 : 16;
-        struct reader_thread *grown = realloc(reader->threads, capacity * sizeof *grown);
-        if (grown == NULL)
-            return STATUS_FAILED;
-        reader->threads = grown;
-        reader->thread_capacity = capacity;
-    }
+    TRY(array_reserve((void **)&reader->threads, &reader->thread_capacity, reader->thread_count + 1, sizeof **thread));
     TRY(map_set(&reader->thread_slots, id, reader->thread_count));
     *thread = &reader->threads[reader->thread_count++];
     **thread = (struct reader_thread){.id = id};

@@ -2,6 +2,8 @@
 #include "capture/writer.h"
 #include "capture/writer_state.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,15 +207,9 @@ enum status capture_add_thread(struct capture_writer *writer, const struct captu
     *id = 0;
     if (find_process(writer, thread->process) == NULL)
         return STATUS_NOT_FOUND;
-    if (writer->thread_count == writer->thread_capacity) {
-        size_t capacity = writer->thread_capacity > 0 ? writer->thread_capacity * 2 : 16;
-        struct writer_thread *grown = realloc(writer->threads, capacity * sizeof *grown);
-        if (grown == NULL)
-            return no_memory(writer);
-        writer->threads = grown;
-        writer->thread_capacity = capacity;
-    }
-    if (map_set(&writer->thread_slots, writer->next_thread, writer->thread_count) != STATUS_OK)
+    if (array_reserve((void **)&writer->threads, &writer->thread_capacity, writer->thread_count + 1,
+                      sizeof writer->threads[0]) != STATUS_OK ||
+        map_set(&writer->thread_slots, writer->next_thread, writer->thread_count) != STATUS_OK)
         return no_memory(writer);
     struct writer_thread *added = &writer->threads[writer->thread_count++];
     *added = (struct writer_thread){.id = writer->next_thread++, .process = thread->process};

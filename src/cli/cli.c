@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -55,6 +56,17 @@ int cli_usage_error(const char *command, const char *format, ...) {
     va_end(arguments);
     cli_say("%s (see 'strobe%s%s --help')", text, command[0] != '\0' ? " " : "", command);
     return EXIT_USAGE;
+}
+
+const char *cli_wrong_word(char *const *argv) {
+    static char letter[] = "-?";
+    if (optarg != NULL)
+        return optarg;
+    /* While more letters follow in the same word, getopt has not gone beyond it. Codes of long options are larger. */
+    if (optopt <= 0 || optopt > CHAR_MAX)
+        return argv[optind - 1];
+    letter[1] = (char)optopt;
+    return letter;
 }
 
 void cli_ignore_write_signals(void) {

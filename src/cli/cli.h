@@ -31,6 +31,9 @@ int cli_fail(const struct error *error);
 /* Says what is wrong with the command line, where to read more, and returns EXIT_USAGE. */
 int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What getopt_long stumbled over: the value that an option was given, or the option that it refused. */
+const char *cli_wrong_word(char *const *argv);
+
 /* Parses a process id. */
 bool cli_parse_pid(const char *text, pid_t *pid);
 /* Parses a whole number from least to most. */

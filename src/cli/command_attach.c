@@ -48,7 +48,7 @@ static int parse(int argc, char **argv, struct attach_options *options) {
         }
         const char *problem = sampling_take_option(&options->sampling, option, optarg);
         if (problem != NULL)
-            return cli_usage_error("attach", "%s: '%s'", problem, optarg != NULL ? optarg : argv[optind - 1]);
+            return cli_usage_error("attach", "%s: '%s'", problem, cli_wrong_word(argv));
     }
     if (argc - optind != 1)
         return cli_usage_error("attach", argc == optind ? "no process id given" : "more than one process id given");

@@ -70,7 +70,7 @@ static int parse(int argc, char **argv, struct diff_options *options) {
         }
         const char *problem = take_option(options, option, optarg);
         if (problem != NULL)
-            return cli_usage_error("diff", "%s: '%s'", problem, optarg != NULL ? optarg : argv[optind - 1]);
+            return cli_usage_error("diff", "%s: '%s'", problem, cli_wrong_word(argv));
     }
     if (argc - optind != 2)
         return cli_usage_error("diff", "two captures are compared, %d given", argc - optind);

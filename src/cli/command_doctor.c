@@ -25,7 +25,7 @@ static int parse(int argc, char **argv, pid_t *pid) {
         return cli_finish_output();
     }
     if (option != -1)
-        return cli_usage_error("doctor", "there is no option '%s'", argv[optind - 1]);
+        return cli_usage_error("doctor", "there is no option '%s'", cli_wrong_word(argv));
     if (argc - optind > 1)
         return cli_usage_error("doctor", "more than one process id given");
     if (optind < argc && !cli_parse_pid(argv[optind], pid))

@@ -63,7 +63,7 @@ static int parse(int argc, char **argv, struct dump_options *options) {
             fputs(help, stdout);
             return cli_finish_output();
         default:
-            return cli_usage_error("dump", "there is no option '%s', or its value is missing", argv[optind - 1]);
+            return cli_usage_error("dump", "there is no option '%s', or its value is missing", cli_wrong_word(argv));
         }
     }
     if (argc - optind != 1)

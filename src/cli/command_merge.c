@@ -63,7 +63,7 @@ int command_merge(int argc, char **argv) {
             return cli_finish_output();
         }
         if (option != 'o')
-            return cli_usage_error("merge", "there is no option '%s', or its value is missing", argv[optind - 1]);
+            return cli_usage_error("merge", "there is no option '%s', or its value is missing", cli_wrong_word(argv));
         output = optarg;
     }
     if (optind == argc)

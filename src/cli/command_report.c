@@ -22,7 +22,7 @@ int command_report(int argc, char **argv) {
             return cli_finish_output();
         }
         if (!report_take_option(&options, option, optarg, &problem))
-            return cli_usage_error("report", "there is no option '%s', or its value is missing", argv[optind - 1]);
+            return cli_usage_error("report", "there is no option '%s', or its value is missing", cli_wrong_word(argv));
         if (problem != NULL)
             return cli_usage_error("report", "%s: '%s'", problem, optarg);
     }

@@ -3,6 +3,7 @@
 #include "cli/sampling.h"
 
 #include "base/clock.h"
+#include "process/machine.h"
 #include "process/spawn.h"
 
 #include <getopt.h>
@@ -26,12 +27,13 @@ static const char help[] = "Usage: strobe run [OPTIONS] SCRIPT.py [ARGS]\n"
                            "\n"
                            "  --memory HOW       exact: count every allocation; off (default: sampled)\n"
                            "  --cpu-only         as --memory off\n"
+                           "  --clock CLOCK      cpu (default), or perf: more looks, which cost more\n"
                            "  --on-demand        sample from 'strobe start PID' on, not from the start\n"
                            "  --progress         say what is going on while it runs\n"
                            "  --no-agent         load nothing into the program: sample it from outside\n"
                            "  --no-children      do not sample the processes that it starts\n";
 
-enum { OPTION_NO_AGENT = 256, OPTION_ON_DEMAND, OPTION_PROGRESS, OPTION_CPU_ONLY, OPTION_MEMORY };
+enum { OPTION_NO_AGENT = 256, OPTION_ON_DEMAND, OPTION_PROGRESS, OPTION_CPU_ONLY, OPTION_MEMORY, OPTION_CLOCK };
 
 /* The mean number of bytes between two sampled allocations: what comes from a line is then known to within 139 % over
  * the root of its MiB, in 19 of 20 cases. */
@@ -48,6 +50,7 @@ struct run_options {
     struct sampling_options sampling;
     bool no_agent;
     bool on_demand;
+    bool wants_perf;
     uint64_t memory_stride_bytes; /* 0: memory is not looked at */
     char **command;               /* an array of our own; the words are argv's */
 };
@@ -79,6 +82,8 @@ static int take_command(struct run_options *options, int argc, char **argv, int 
     if (!options->no_agent &&
         (options->sampling.sampler.target.mode != SAMPLING_WALL || options->sampling.sampler.target.blocking))
         return cli_usage_error("run", "--mode and --blocking are for sampling from outside, with --no-agent");
+    if (options->no_agent && options->wants_perf)
+        return cli_usage_error("run", "--clock perf is the agent's, and --no-agent does without");
     if (letter == NULL && optind == argc)
         return cli_usage_error("run", "no program given");
     options->command = make_command(is_command ? NULL : "python3", letter, letter != NULL ? optarg : NULL,
@@ -105,6 +110,11 @@ static const char *take_memory(struct run_options *options, const char *how) {
     return "--memory is exact, sampled or off, not";
 }
 
+static const char *take_clock(struct run_options *options, const char *name) {
+    options->wants_perf = strcmp(name, "perf") == 0;
+    return options->wants_perf || strcmp(name, "cpu") == 0 ? NULL : "--clock is cpu or perf, not";
+}
+
 /* -1 to go on, else the exit status. */
 static int parse(int argc, char **argv, struct run_options *options) {
     static const struct option known[] = {SAMPLING_LONG_OPTIONS,
@@ -112,6 +122,7 @@ static int parse(int argc, char **argv, struct run_options *options) {
                                           {"on-demand", no_argument, NULL, OPTION_ON_DEMAND},
                                           {"cpu-only", no_argument, NULL, OPTION_CPU_ONLY},
                                           {"memory", required_argument, NULL, OPTION_MEMORY},
+                                          {"clock", required_argument, NULL, OPTION_CLOCK},
                                           {"progress", no_argument, NULL, OPTION_PROGRESS},
                                           {0}};
     int option, before = 1;
@@ -132,12 +143,14 @@ static int parse(int argc, char **argv, struct run_options *options) {
             options->memory_stride_bytes = 0;
         else if (option == OPTION_MEMORY)
             problem = take_memory(options, optarg);
+        else if (option == OPTION_CLOCK)
+            problem = take_clock(options, optarg);
         else if (option == OPTION_PROGRESS)
             options->sampling.progress = true;
         else
             problem = sampling_take_option(&options->sampling, option, optarg);
         if (problem != NULL)
-            return cli_usage_error("run", "%s: '%s'", problem, optarg != NULL ? optarg : argv[optind - 1]);
+            return cli_usage_error("run", "%s: '%s'", problem, cli_wrong_word(argv));
         before = optind;
     }
     /* What getopt takes without returning an option is the "--". */
@@ -235,12 +248,15 @@ static int run_command(struct run *run, const char *path) {
 static enum status prepare_agent(struct run *run, struct error *error) {
     char library[PATH_MAX];
     TRY(preload_find_agent(library, sizeof library, error));
+    if (run->options->wants_perf)
+        TRY(machine_try_perf(error));
     TRY(agent_session_open(&run->agents, error));
     struct preload preload = {
         .agent = library,
         .folder = agent_session_folder(run->agents),
         .period_ns = (uint64_t)((double)NS_PER_S / run->options->sampling.sampler.rate_hz),
         .paused = run->options->on_demand,
+        .wants_perf = run->options->wants_perf,
         .memory_stride_bytes = run->options->memory_stride_bytes,
         .copy_stride_bytes = run->options->memory_stride_bytes > 0 ? COPY_STRIDE_BYTES : 0,
     };

@@ -56,8 +56,8 @@ static void find_kernel(const struct machine *machine) {
         doctor_find(FINDING_NOTE, "children are searched for every 50 ms, and one that lives shorter can be missed "
                                   "(--children): for more, run as root in the first namespace (CAP_NET_ADMIN)");
     if (machine->perf_event_paranoid != MACHINE_UNKNOWN)
-        doctor_find(FINDING_NOTE, "perf_event_paranoid is %d; strobe needs no perf events",
-                    machine->perf_event_paranoid);
+        doctor_find(FINDING_NOTE, "perf_event_paranoid is %d; strobe run --clock perf %s, and nothing else needs it",
+                    machine->perf_event_paranoid, machine_try_perf(NULL) == STATUS_OK ? "works" : "does not work");
     if (machine->unprivileged_userfaultfd != MACHINE_UNKNOWN)
         doctor_find(FINDING_NOTE, "unprivileged_userfaultfd is %d; strobe needs none",
                     machine->unprivileged_userfaultfd);

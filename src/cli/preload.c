@@ -165,6 +165,8 @@ enum status preload_enter(const struct preload *preload) {
     if (setenv(WIRE_ENVIRONMENT_FOLDER, preload->folder, 1) != 0 || setenv(WIRE_ENVIRONMENT_PERIOD, period, 1) != 0 ||
         setenv(WIRE_ENVIRONMENT_MEMORY, stride, 1) != 0 || setenv(WIRE_ENVIRONMENT_COPIES, copies, 1) != 0)
         return STATUS_FAILED;
+    if (preload->wants_perf ? setenv(WIRE_ENVIRONMENT_CLOCK, "perf", 1) != 0 : unsetenv(WIRE_ENVIRONMENT_CLOCK) != 0)
+        return STATUS_FAILED;
     if (preload->paused ? setenv(WIRE_ENVIRONMENT_PAUSED, "1", 1) != 0 : unsetenv(WIRE_ENVIRONMENT_PAUSED) != 0)
         return STATUS_FAILED;
     return STATUS_OK;

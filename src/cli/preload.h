@@ -23,6 +23,7 @@ struct preload {
     const char *folder;
     uint64_t period_ns;
     bool paused;
+    bool wants_perf;              /* perf events beside the CPU clocks */
     uint64_t memory_stride_bytes; /* 0: memory is not looked at */
     uint64_t copy_stride_bytes;   /* 0: copies are not */
 };

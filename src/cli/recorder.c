@@ -4,6 +4,7 @@
 #include "cli/program.h"
 #include "cli/recorder_state.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -229,39 +230,32 @@ static void follow_epoch(struct recorder *recorder, struct recorded_stack *stack
     stack->epoch = recorder->epoch;
 }
 
-static enum status reserve(struct recorded_stack *stack, size_t count) {
-    if (count <= stack->capacity)
-        return STATUS_OK;
-    size_t capacity = stack->capacity > 0 ? stack->capacity : 32;
-    while (capacity < count)
-        capacity *= 2;
-    uint32_t *ids = realloc(stack->ids, capacity * sizeof ids[0]);
-    if (ids == NULL)
-        return STATUS_FAILED;
-    stack->ids = ids;
-    stack->capacity = capacity;
-    return STATUS_OK;
-}
-
 /* The id of the sample's stack: from where it differs from the last one on, frame by frame. */
 static enum status stack_id(struct recorder *recorder, struct recorded_stack *stack, const struct sample *sample,
                             uint32_t *id) {
     const struct sampled_process *process = sample->thread->process;
     size_t from = sample->unchanged < stack->valid ? sample->unchanged : stack->valid;
-    TRY(reserve(stack, sample->count));
-    stack->valid = from;
+    TRY(array_reserve((void **)&stack->ids, &stack->capacity, sample->count, sizeof stack->ids[0]));
+    *id = from > 0 ? stack->ids[from - 1] : 0;
     for (size_t i = from; i < sample->count; i++) {
-        uint32_t frame = 0;
+        uint32_t frame = 0, parent = *id;
+        bool lasting = !sample->passing || i < sample->unchanged;
         enum status status = recorder_frame_id(recorder, process, &sample->frames[i], &frame);
         if (status == STATUS_OK)
-            status = capture_intern_stack(recorder->writer, i > 0 ? stack->ids[i - 1] : 0, frame, &stack->ids[i]);
+            status = capture_intern_stack(recorder->writer, parent, frame, id);
+        if (lasting)
+            stack->valid = i;
         /* More than an epoch holds: the sample counts with as much of its stack as there is room for. */
+        if (status == STATUS_LIMIT)
+            *id = parent;
         if (status == STATUS_LIMIT)
             break;
         TRY(status);
-        stack->valid = i + 1;
+        if (lasting) {
+            stack->ids[i] = *id;
+            stack->valid = i + 1;
+        }
     }
-    *id = stack->valid > 0 ? stack->ids[stack->valid - 1] : 0;
     return STATUS_OK;
 }
 

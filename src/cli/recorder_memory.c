@@ -1,6 +1,7 @@
 /* What was allocated, and what is live of it, into the capture. */
 #include "cli/recorder_state.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -12,16 +13,12 @@ void recorded_sites_release(struct recorded_sites *sites) {
     *sites = (struct recorded_sites){0};
 }
 
+/* New ids are 0. */
 static enum status reserve(uint32_t **ids, size_t *capacity, size_t count) {
-    if (count <= *capacity)
-        return STATUS_OK;
-    size_t wanted = count * 2;
-    uint32_t *grown = realloc(*ids, wanted * sizeof grown[0]);
-    if (grown == NULL)
-        return STATUS_FAILED;
-    memset(grown + *capacity, 0, (wanted - *capacity) * sizeof grown[0]);
-    *ids = grown;
-    *capacity = wanted;
+    size_t before = *capacity;
+    TRY(array_reserve((void **)ids, capacity, count, sizeof **ids));
+    if (*capacity > before)
+        memset(*ids + before, 0, (*capacity - before) * sizeof **ids);
     return STATUS_OK;
 }
 

@@ -1,5 +1,6 @@
 #include "cpython/thread_names.h"
 
+#include "base/array.h"
 #include "cpython/dict.h"
 #include "cpython/long.h"
 #include "cpython/str.h"
@@ -11,13 +12,12 @@ enum {
     BYTES_PER_CHARACTER = 12, /* a surrogate pair as two escapes */
     /* Of all names together; threads beyond have none. */
     MAX_NAMES_BYTES = 64 << 20,
-    FIRST_CAPACITY = 32,
 };
 
 struct collector {
     struct runtime *runtime;
     struct arena *arena;
-    struct thread_name *items; /* grown with realloc, moved to the arena at the end */
+    struct thread_name *items; /* grown, and moved to the arena at the end */
     size_t count;
     size_t capacity;
     size_t names_left_bytes;
@@ -47,14 +47,7 @@ static enum status read_thread_object(struct collector *collector, remote_addr o
 }
 
 static enum status add_entry(struct collector *collector, const struct thread_name *entry) {
-    if (collector->count == collector->capacity) {
-        size_t capacity = collector->capacity > 0 ? collector->capacity * 2 : FIRST_CAPACITY;
-        struct thread_name *items = realloc(collector->items, capacity * sizeof items[0]);
-        if (items == NULL)
-            return STATUS_FAILED;
-        collector->items = items;
-        collector->capacity = capacity;
-    }
+    TRY(array_reserve((void **)&collector->items, &collector->capacity, collector->count + 1, sizeof *entry));
     collector->items[collector->count++] = *entry;
     return STATUS_OK;
 }

@@ -7,13 +7,14 @@
  * strobe. */
 #include "elf/unwind_table.h"
 
+#include "base/array.h"
 #include "elf/unwind_program.h"
 
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANGES_MAX = 1 << 22, RANGES_FIRST = 1 << 10 };
+enum { RANGES_MAX = 1 << 22 };
 
 /* How pointers are written (LSB Core, 10.5). */
 enum {
@@ -170,16 +171,9 @@ static enum status read_fde(const struct unwind_table *table, const struct entry
 }
 
 static enum status add_range(struct unwind_table *table, const struct unwind_range *range) {
-    if (table->count == table->capacity) {
-        size_t capacity = table->capacity > 0 ? 2 * table->capacity : RANGES_FIRST;
-        if (capacity > RANGES_MAX)
-            return STATUS_LIMIT;
-        struct unwind_range *ranges = realloc(table->ranges, capacity * sizeof *ranges);
-        if (ranges == NULL)
-            return STATUS_FAILED;
-        table->ranges = ranges;
-        table->capacity = capacity;
-    }
+    if (table->count == RANGES_MAX)
+        return STATUS_LIMIT;
+    TRY(array_reserve((void **)&table->ranges, &table->capacity, table->count + 1, sizeof *range));
     table->ranges[table->count++] = *range;
     return STATUS_OK;
 }

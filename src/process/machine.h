@@ -24,6 +24,10 @@ struct machine {
 /* Tries and asks. What could not be found out is as if it were not allowed. */
 void machine_examine(struct machine *machine);
 
+/* Tries the perf events by which a program's threads can interrupt themselves (agent/perf.h). Else what is in the way:
+ * STATUS_PERMISSION, or STATUS_FAILED where the kernel has none. */
+enum status machine_try_perf(struct error *error) MUST_USE;
+
 /* Runs a command, which is not searched on PATH, and takes what it writes, cut to the capacity. It gets nothing to
  * read, and is killed after so many milliseconds. STATUS_FAILED: it did not end by then, or not well. */
 enum status machine_ask_command(const char *const *command, unsigned patience_ms, char *text, size_t capacity) MUST_USE;

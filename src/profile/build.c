@@ -1,5 +1,6 @@
 #include "profile/build.h"
 
+#include "base/array.h"
 #include "base/text.h"
 #include "profile/builder.h"
 
@@ -11,17 +12,7 @@ uint64_t saturating_add(uint64_t left, uint64_t right) {
 }
 
 enum status builder_reserve(void **array, size_t count, size_t *capacity, size_t item_bytes) {
-    if (count < *capacity)
-        return STATUS_OK;
-    if (count >= UINT32_MAX - 1)
-        return STATUS_LIMIT;
-    size_t wanted = *capacity > 0 ? *capacity * 2 : 16;
-    void *grown = realloc(*array, wanted * item_bytes);
-    if (grown == NULL)
-        return STATUS_FAILED;
-    *array = grown;
-    *capacity = wanted;
-    return STATUS_OK;
+    return count < UINT32_MAX - 1 ? array_reserve(array, capacity, count + 1, item_bytes) : STATUS_LIMIT;
 }
 
 enum status profile_intern_text(struct profile *profile, struct capture_text text, const char **interned) {

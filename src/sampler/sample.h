@@ -101,7 +101,10 @@ struct sample {
     bool collecting;
     const struct sample_frame *frames; /* outermost first */
     size_t count;
-    size_t unchanged; /* so many of them, from the outermost on, are those of this thread's sample before */
+    /* So many of them, from the outermost on, are those that this thread's samples had there before; if it was seen
+     * `passing`, the next sample's are counted as if it had not been there. */
+    size_t unchanged;
+    bool passing;
 };
 
 /* A call path: its caller's and one frame more. */

@@ -1,5 +1,6 @@
 #include "sampler/target_thread.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -15,6 +16,10 @@ static const uint64_t STATE_PERIOD_NS = NS_PER_MS;
 /* What tells of the GIL tells of the state too, and is cheaper to read than the state alone. So at 100 Hz it is due at
  * nearly every look, jittered as they are. */
 static const uint64_t GIL_PERIOD_NS = 4 * NS_PER_MS;
+/* Who waits for the GIL wakes up every few milliseconds to ask for it (Python/ceval_gil.c), which tells nothing. So its
+ * clocks are left out for so long, once it was seen to do that some times in a row. */
+static const uint64_t LAZY_PERIOD_NS = 40 * NS_PER_MS;
+enum { CONTENDING_TIMES = 4 };
 /* What one long wait came to is told this often before it is over. */
 static const uint64_t SLEEP_PERIOD_NS = NS_PER_S;
 /* Of a thread that runs, the stack is read when others have kept it from running for so long. */
@@ -31,8 +36,10 @@ void target_thread_release(struct target_thread *thread) {
     thread->watch = NULL;
 }
 
-static bool is_current(const struct tracked_stack *stack, struct code_cache *codes) {
-    for (size_t i = 0; i < stack->count; i++) {
+static bool is_current(struct tracked_stack *stack, struct code_cache *codes) {
+    size_t count = stack->known > stack->count ? stack->known : stack->count;
+    tracked_stack_restore(stack);
+    for (size_t i = 0; i < count; i++) {
         const struct code *old = stack->frames[i].code, *now = NULL;
         if (old != NULL && (code_cache_get(codes, old->address, &now) != STATUS_OK || now != old))
             return false;
@@ -40,13 +47,20 @@ static bool is_current(const struct tracked_stack *stack, struct code_cache *cod
     return true;
 }
 
-void target_thread_check_codes(struct target_thread *thread, struct code_cache *codes) {
-    if (is_current(&thread->tracker.stack, codes) && is_current(&thread->linked.stack, codes))
-        return;
+void target_thread_forget_stack(struct target_thread *thread) {
     stack_tracker_forget(&thread->tracker);
     linked_tracker_forget(&thread->linked);
     thread->count = 0;
+    thread->known = 0;
+    thread->unchanged = 0;
+    thread->aside_count = 0;
     thread->has_stack = false;
+}
+
+void target_thread_check_codes(struct target_thread *thread, struct code_cache *codes) {
+    if (is_current(&thread->tracker.stack, codes) && is_current(&thread->linked.stack, codes))
+        return;
+    target_thread_forget_stack(thread);
     thread->wait.asleep_ns = 0;
 }
 
@@ -70,6 +84,24 @@ static void read_futex(struct target_thread *thread) {
     thread->futex_known = true;
 }
 
+static bool contends(const struct target_thread *thread, uint64_t now_ns) {
+    return thread->activity_known && thread->run == THREAD_IDLE && thread->gil == SAMPLE_GIL_WAITING &&
+           thread->moves >= CONTENDING_TIMES && now_ns - thread->activity_read_ns < LAZY_PERIOD_NS;
+}
+
+/* The state of one that contends, without its clocks unless it runs. */
+static enum status read_state_lazily(struct target_thread *thread, uint64_t now_ns) {
+    struct thread_activity activity;
+    thread->run_checked_ns = now_ns;
+    TRY(read_state(thread, true));
+    if (thread->run != THREAD_RUNNING)
+        return STATUS_OK;
+    enum status status = thread_watch_activity(thread->watch, &activity);
+    if (status == STATUS_OK)
+        thread->activity = thread->activity_at_check = activity;
+    return status == STATUS_NO_PROCESS ? status : STATUS_OK;
+}
+
 /* Brings thread->run up to date, with_futex thread->futex as well if that costs nothing. *asleep: it has not run since
  * the last look, so that its stack is the same still. */
 static enum status read_activity(struct target_thread *thread, uint64_t now_ns, bool with_futex, bool *asleep) {
@@ -88,6 +120,7 @@ static enum status read_activity(struct target_thread *thread, uint64_t now_ns, 
         bool moved = !thread->activity_known || !is_same_activity(&activity, &thread->activity);
         thread->activity = activity;
         thread->activity_known = true;
+        thread->moves = moved && thread->run == THREAD_IDLE ? thread->moves + (thread->moves < CONTENDING_TIMES) : 0;
         *asleep = !moved && thread->run == THREAD_IDLE;
         thread->futex_known = *asleep && futex_known;
         /* One that ran and has gone to sleep since was charged for what it used till then. */
@@ -169,27 +202,35 @@ static bool charge_wall(struct target_thread *thread, uint64_t wall_ns) {
     return ran;
 }
 
-static enum status reserve(struct target_thread *thread, size_t count) {
-    if (count <= thread->capacity)
-        return STATUS_OK;
-    size_t capacity = thread->capacity > 0 ? thread->capacity : 16;
-    while (capacity < count)
-        capacity *= 2;
-    struct sample_frame *frames = realloc(thread->frames, capacity * sizeof frames[0]);
-    if (frames == NULL)
-        return STATUS_FAILED;
-    thread->frames = frames;
-    thread->capacity = capacity;
-    return STATUS_OK;
+/* What is remembered is in its place again. */
+static void restore(struct target_thread *thread) {
+    if (thread->aside_count == 0)
+        return;
+    memcpy(thread->frames + thread->aside_start, thread->aside, thread->aside_count * sizeof thread->aside[0]);
+    if (thread->wait.unchanged > thread->aside_start)
+        thread->wait.unchanged = thread->aside_start;
+    thread->aside_count = 0;
 }
 
-/* Puts one more frame at `index`, outermost first; *unchanged counts those that were there before. */
-static void put_frame(struct target_thread *thread, size_t index, size_t old_count, const struct sample_frame *frame,
-                      size_t *unchanged) {
+/* Before up to `count` frames from `start` on, all that are not remembered, are put: keeps what is. */
+static void put_aside(struct target_thread *thread, size_t start, size_t count) {
+    size_t known = thread->known > start ? thread->known - start : 0;
+    count = count < known ? count : known;
+    if (count > THREAD_MAX_ASIDE) {
+        thread->known = start;
+        return;
+    }
+    memcpy(thread->aside, thread->frames + start, count * sizeof thread->aside[0]);
+    thread->aside_start = start;
+    thread->aside_count = count;
+}
+
+/* Puts one more frame at `index`, outermost first; thread->unchanged counts those that were there before. */
+static void put_frame(struct target_thread *thread, size_t index, const struct sample_frame *frame) {
     struct sample_frame *there = &thread->frames[index];
-    if (*unchanged == index && index < old_count && there->code == frame->code &&
+    if (thread->unchanged == index && index < thread->known && there->code == frame->code &&
         there->instruction_bytes == frame->instruction_bytes && there->kind == frame->kind) {
-        *unchanged = index + 1;
+        thread->unchanged = index + 1;
         return;
     }
     *there = *frame;
@@ -198,32 +239,45 @@ static void put_frame(struct target_thread *thread, size_t index, size_t old_cou
 static const struct sample_frame native_frame = {.instruction_bytes = -1, .kind = SAMPLE_FRAME_NATIVE};
 static const struct sample_frame gc_frame = {.instruction_bytes = -1, .kind = SAMPLE_FRAME_GC};
 
-static size_t put_native(struct target_thread *thread, size_t index, const struct thread_look *look, size_t old_count,
-                         size_t *unchanged) {
+static size_t put_native(struct target_thread *thread, size_t index, const struct thread_look *look) {
     if (!look->options->native_boundaries || index == 0)
         return index;
-    put_frame(thread, index, old_count, &native_frame, unchanged);
+    put_frame(thread, index, &native_frame);
     return index + 1;
 }
 
-/* Takes over what has changed of a tracked stack. A frame's mark is how many sample frames end with it. */
+/* How many of a tracked stack's frames are there as sample frames already. A frame's mark is how many end with it. */
+static size_t count_there(const struct target_thread *thread, const struct tracked_stack *stack) {
+    size_t from = stack->unchanged;
+    while (from > 0 && stack->frames[from - 1].mark > thread->known)
+        from--;
+    return from;
+}
+
+/* Takes over what has changed of a tracked stack; behind it there is room for the collector's frame. */
 static enum status take_tracked(struct target_thread *thread, const struct thread_look *look,
-                                struct tracked_stack *stack, size_t *unchanged) {
-    size_t old_count = thread->count, from = stack->unchanged;
-    size_t count = from > 0 ? stack->frames[from - 1].mark : 0;
-    /* At worst a native frame before each, and the collector's behind. */
-    TRY(reserve(thread, count + (stack->count - from) * 2 + 1));
-    *unchanged = count;
+                                struct tracked_stack *stack) {
+    restore(thread);
+    size_t from = count_there(thread, stack), count = from > 0 ? stack->frames[from - 1].mark : 0;
+    /* At worst a native frame before each. */
+    size_t most = (stack->count - from) * 2 + 1;
+    TRY(array_reserve((void **)&thread->frames, &thread->capacity, count + most, sizeof thread->frames[0]));
+    thread->passing = stack->passing;
+    if (stack->passing)
+        put_aside(thread, count, most);
+    thread->unchanged = count;
     for (size_t i = from; i < stack->count; i++) {
         struct tracked_frame *tracked = &stack->frames[i];
         struct sample_frame frame = {tracked->code, tracked->instruction_bytes, SAMPLE_FRAME_PYTHON};
         if (tracked->code == NULL && i + 1 < stack->count)
-            count = put_native(thread, count, look, old_count, unchanged);
+            count = put_native(thread, count, look);
         else if (tracked->shown)
-            put_frame(thread, count++, old_count, &frame, unchanged);
+            put_frame(thread, count++, &frame);
         tracked->mark = (uint32_t)count;
     }
     thread->count = count;
+    if (!stack->passing)
+        thread->known = count;
     return STATUS_OK;
 }
 
@@ -232,8 +286,7 @@ static void put_collector(struct target_thread *thread) {
     thread->frames[thread->count++] = gc_frame;
 }
 
-static enum status read_frames(struct target_thread *thread, const struct thread_look *look, bool *consistent,
-                               size_t *unchanged) {
+static enum status read_frames(struct target_thread *thread, const struct thread_look *look, bool *consistent) {
     bool linked = linked_tracker_supports(look->runtime);
     thread->linked.paused = look->options->blocking;
     thread->tracker.paused = look->options->blocking;
@@ -244,19 +297,22 @@ static enum status read_frames(struct target_thread *thread, const struct thread
         return STATUS_OK;
     TRY(status);
     *consistent = true;
-    return take_tracked(thread, look, linked ? &thread->linked.stack : &thread->tracker.stack, unchanged);
+    return take_tracked(thread, look, linked ? &thread->linked.stack : &thread->tracker.stack);
 }
 
 /* Reads the stack. *taken is false when there is nothing to report: it was dropped and counted. */
 static enum status read_stack(struct target_thread *thread, const struct thread_look *look, bool collecting,
-                              size_t *unchanged, bool *taken) {
+                              bool *taken) {
     bool consistent = false;
-    enum status status = read_frames(thread, look, &consistent, unchanged);
+    enum status status = read_frames(thread, look, &consistent);
     *taken = status == STATUS_OK && consistent && thread->state.interp == look->interp->address;
     if (status == STATUS_FAILED)
         return status;
     if (*taken && collecting)
         put_collector(thread);
+    /* What is not handed on is not known to who receives the samples. */
+    if (!*taken && thread->known > thread->unchanged)
+        thread->known = thread->unchanged;
     if (!*taken && status == STATUS_OK && !consistent)
         look->counters->inconsistent++;
     else if (!*taken)
@@ -347,7 +403,6 @@ enum status target_thread_end_sleep(struct target_thread *thread, struct sample_
 
 enum status target_thread_look_waiting(struct target_thread *thread, const struct thread_look *look) {
     bool asleep = false, taken = false;
-    size_t unchanged = thread->count;
     struct thread_activity before = thread->activity;
     if (thread->watch == NULL)
         return STATUS_OK;
@@ -370,11 +425,11 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
     if (runs && !delayed && !worked)
         return STATUS_OK;
     read_gil(thread, look);
-    TRY(read_stack(thread, look, false, &unchanged, &taken));
+    TRY(read_stack(thread, look, false, &taken));
     if (!taken)
         return STATUS_OK;
-    if (unchanged < thread->wait.unchanged)
-        thread->wait.unchanged = unchanged;
+    if (thread->unchanged < thread->wait.unchanged)
+        thread->wait.unchanged = thread->unchanged;
     if (runs && worked)
         TRY(charge_work(thread, look->sink, look->counters, look->now_ns));
     if (runs)
@@ -387,8 +442,12 @@ enum status target_thread_begin_look(struct target_thread *thread, const struct 
     bool asleep = false;
     *wanted = false;
     /* Between what was read before a pause and the pause it may have run. */
-    if (!look->options->blocking)
-        TRY(read_activity(thread, look->now_ns, is_gil_due(thread, look), &asleep));
+    bool with_futex = is_gil_due(thread, look);
+    if (!look->options->blocking && look->options->mode == SAMPLING_WALL && with_futex &&
+        contends(thread, look->now_ns))
+        TRY(read_state_lazily(thread, look->now_ns));
+    else if (!look->options->blocking)
+        TRY(read_activity(thread, look->now_ns, with_futex, &asleep));
     read_gil(thread, look);
     bool ran = thread->run == THREAD_RUNNING;
     uint64_t weight_ns = look->now_ns - thread->sampled_ns;
@@ -411,9 +470,8 @@ enum status target_thread_begin_look(struct target_thread *thread, const struct 
 
 enum status target_thread_finish_look(struct target_thread *thread, const struct thread_look *look) {
     bool taken = true;
-    size_t unchanged = thread->count;
     if (!thread->has_stack)
-        TRY(read_stack(thread, look, thread->pending.collecting, &unchanged, &taken));
+        TRY(read_stack(thread, look, thread->pending.collecting, &taken));
     if (!taken) {
         /* The next sample of this thread stands for this time too: what is dropped is a look, not time. */
         thread->cpu_charged_ns = thread->pending.charged_before_ns;
@@ -431,8 +489,12 @@ enum status target_thread_finish_look(struct target_thread *thread, const struct
         .collecting = thread->pending.collecting,
         .frames = thread->frames,
         .count = thread->count,
-        .unchanged = unchanged,
+        .unchanged = thread->unchanged,
+        .passing = thread->passing,
     };
+    /* Of a stack that stands, the next sample has all of it in common with this one. */
+    if (!thread->passing)
+        thread->unchanged = thread->count;
     return look->sink->sample(look->sink, &sample);
 }
 

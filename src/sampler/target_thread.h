@@ -8,6 +8,8 @@
 #include "unwind/linked_tracker.h"
 #include "unwind/stack_tracker.h"
 
+enum { THREAD_MAX_ASIDE = 2 * TRACKED_MAX_ASIDE + 1 };
+
 struct target_thread {
     struct sampled_thread sampled; /* what the sink sees */
     struct thread_state state;
@@ -22,6 +24,7 @@ struct target_thread {
     uint64_t cpu_start_ns;   /* of its CPU clock, when watching began */
     uint64_t cpu_charged_ns; /* of the CPU time since, what samples have been charged with */
     uint64_t activity_read_ns;
+    unsigned moves;                           /* so often in a row it had moved and was idle still */
     struct thread_activity activity_at_check; /* what it was when `run` was last read */
     remote_addr futex;                        /* that it waits on, or waited on before the pause */
     /* Of a thread whose waiting is sampled. */
@@ -51,6 +54,13 @@ struct target_thread {
     struct sample_frame *frames;  /* outermost first */
     size_t count;
     size_t capacity;
+    size_t known;     /* so many are remembered; those behind `count` are in their places */
+    size_t unchanged; /* so many are remembered of the stack at hand */
+    bool passing;     /* it is not to be remembered itself */
+    /* What is remembered where it has others. */
+    struct sample_frame aside[THREAD_MAX_ASIDE];
+    size_t aside_start;
+    size_t aside_count;
 };
 
 /* What all threads of a target share during a look. */
@@ -78,6 +88,8 @@ bool target_thread_stands_still(const struct target_thread *thread, const struct
 enum status target_thread_look_again(struct target_thread *thread, const struct thread_look *look) MUST_USE;
 /* The same in SAMPLING_WAIT. */
 enum status target_thread_look_waiting(struct target_thread *thread, const struct thread_look *look) MUST_USE;
+/* Forgets the stack at hand. */
+void target_thread_forget_stack(struct target_thread *thread);
 /* Holds the stack at hand, parts of which may be as they were for long, against the code objects that there are now;
  * what is of one that died and whose address another has taken is to be looked at anew. */
 void target_thread_check_codes(struct target_thread *thread, struct code_cache *codes);

@@ -1,5 +1,6 @@
 #include "unwind/chunk_copies.h"
 
+#include "base/array.h"
 #include "base/bytes.h"
 
 #include <stdlib.h>
@@ -12,7 +13,6 @@ enum {
     MAX_CHUNK_BYTES = 16 << 20,
     /* A stack of 100,000 frames has less. */
     MAX_BUFFER_BYTES = 32 << 20,
-    FIRST_CAPACITY = 4,
     FIRST_BUFFER_BYTES = 2048,
     SPARE_LOOKS = 64,
 };
@@ -20,13 +20,14 @@ enum {
 void chunk_copies_release(struct chunk_copies *copies) {
     free(copies->spans);
     free(copies->now);
-    free(copies->last);
+    free(copies->seen);
     *copies = (struct chunk_copies){0};
 }
 
 void chunk_copies_forget(struct chunk_copies *copies) {
     copies->count = 0;
     copies->newest = 0;
+    copies->seen_bytes = 0;
 }
 
 const struct chunk_span *chunk_copies_find(const struct chunk_copies *copies, remote_addr address) {
@@ -36,18 +37,16 @@ const struct chunk_span *chunk_copies_find(const struct chunk_copies *copies, re
     return NULL;
 }
 
+static void limit_seen(struct chunk_copies *copies, size_t end) {
+    copies->seen_bytes = end < copies->seen_bytes ? end : copies->seen_bytes;
+}
+
 static enum status push_span(struct chunk_copies *copies, const struct chunk_span *span) {
     if (copies->count == MAX_CHUNKS)
         return STATUS_LIMIT;
-    if (copies->count == copies->capacity) {
-        size_t capacity = copies->capacity > 0 ? copies->capacity * 2 : FIRST_CAPACITY;
-        struct chunk_span *spans = realloc(copies->spans, capacity * sizeof spans[0]);
-        if (spans == NULL)
-            return STATUS_FAILED;
-        copies->spans = spans;
-        copies->capacity = capacity;
-    }
-    copies->spans[copies->count++] = *span;
+    TRY(array_reserve((void **)&copies->spans, &copies->capacity, copies->count + 1, sizeof copies->spans[0]));
+    copies->spans[copies->count] = *span;
+    copies->spans[copies->count++].offset = SIZE_MAX;
     return STATUS_OK;
 }
 
@@ -111,8 +110,10 @@ static bool find_newest(struct chunk_copies *copies, const struct thread_state *
         return false;
     copies->newest = (size_t)(newest - copies->spans);
     copies->looks_without = copies->newest + 1 < copies->count ? copies->looks_without + 1 : 0;
-    if (copies->looks_without > SPARE_LOOKS)
+    if (copies->looks_without > SPARE_LOOKS) {
         copies->count = copies->newest + 1;
+        limit_seen(copies, copies->spans[copies->count].offset);
+    }
     return true;
 }
 
@@ -150,7 +151,7 @@ enum status chunk_copies_reserve(struct chunk_copies *copies, size_t newest_byte
     for (size_t i = 0; i < copies->count; i++) {
         struct chunk_span *span = &copies->spans[i];
         if (span->offset != total_bytes)
-            span->compare_bytes = 0;
+            limit_seen(copies, span->offset < total_bytes ? span->offset : total_bytes);
         span->offset = total_bytes;
         total_bytes += span->size_bytes;
     }
@@ -161,7 +162,7 @@ enum status chunk_copies_reserve(struct chunk_copies *copies, size_t newest_byte
     if (buffer_bytes == copies->buffer_bytes)
         return STATUS_OK;
     TRY(grow_buffer(&copies->now, buffer_bytes));
-    TRY(grow_buffer(&copies->last, buffer_bytes));
+    TRY(grow_buffer(&copies->seen, buffer_bytes));
     copies->buffer_bytes = buffer_bytes;
     return STATUS_OK;
 }
@@ -203,12 +204,13 @@ size_t chunk_copies_count_same(const struct chunk_copies *copies, const struct l
     size_t data = layout->stack_chunk.data, same_bytes = 0;
     for (size_t i = 0; i < copies->copied; i++) {
         const struct chunk_span *span = &copies->spans[i];
-        size_t common = span->size_bytes < span->compare_bytes ? span->size_bytes : span->compare_bytes;
+        size_t known = copies->seen_bytes > span->offset ? copies->seen_bytes - span->offset : 0;
+        size_t common = span->size_bytes < known ? span->size_bytes : known;
         if (common <= data)
             break;
         /* The header's `top` is left over from when the chunk was last not the newest. */
         size_t start = span->offset + data;
-        size_t same = data + count_same_bytes(copies->now + start, copies->last + start, common - data);
+        size_t same = data + count_same_bytes(copies->now + start, copies->seen + start, common - data);
         same_bytes = span->offset + same;
         if (same != span->size_bytes)
             break;
@@ -216,10 +218,8 @@ size_t chunk_copies_count_same(const struct chunk_copies *copies, const struct l
     return same_bytes;
 }
 
-void chunk_copies_keep(struct chunk_copies *copies) {
-    uint8_t *now = copies->now;
-    copies->now = copies->last;
-    copies->last = now;
-    for (size_t i = 0; i < copies->count; i++)
-        copies->spans[i].compare_bytes = i < copies->copied ? copies->spans[i].size_bytes : 0;
+void chunk_copies_remember(struct chunk_copies *copies, size_t start, size_t end) {
+    if (end > start)
+        memcpy(copies->seen + start, copies->now + start, end - start);
+    copies->seen_bytes = end;
 }

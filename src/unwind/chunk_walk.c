@@ -339,6 +339,16 @@ static bool is_innermost(const struct walk *walk) {
     return !layout_has(fields->stacktop) && walk_is_running(walk, walk->top_bytes);
 }
 
+/* Whether it was seen often enough that what the top may run outside of the chunks it does not. */
+static bool runs_by_itself(struct walk *walk) {
+    if (walk->top == SIZE_MAX || walk->top + 1 != walk->count)
+        return false;
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    struct seen_call call = {.key = seen_calls_key(top->path, SEEN_CALLS_NO_CALLEE),
+                             .instruction_bytes = top->instruction_bytes};
+    return seen_calls_is_plain(walk_calls(walk), &call);
+}
+
 /* Whether what is new can be believed (stack_tracker.h says when not). */
 static bool check_paths(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
@@ -377,12 +387,11 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
                         .count = same};
     walk_find_top(&walk, same);
     enum status status = climb_all(&walk);
-    tracker->stack.unchanged = tracker->stack.unchanged < walk.same ? tracker->stack.unchanged : walk.same;
     if (status == STATUS_OK) {
         drop_leftovers(&walk);
         if (!walk.ended && !is_innermost(&walk))
             status = climb_outside(&walk);
-        tracker->chunk_alone = !walk.thread_known || walk.ended || is_innermost(&walk);
+        tracker->chunk_alone = !walk.thread_known || walk.ended || is_innermost(&walk) || runs_by_itself(&walk);
         if (!walk.thread_known)
             thread->datastack_top = tracker->stack.frames[walk.top].end;
     }
@@ -395,7 +404,6 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
     }
     tracker->stack.count = walk.count;
     /* A frame that was there before can turn out to be one that is left over. */
-    if (tracker->stack.unchanged > walk.count)
-        tracker->stack.unchanged = walk.count;
+    tracker->stack.unchanged = walk.same < walk.count ? walk.same : walk.count;
     return outside_predict(tracker, walk.same);
 }

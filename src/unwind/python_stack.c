@@ -1,5 +1,6 @@
 #include "unwind/python_stack.h"
 
+#include "base/array.h"
 #include "unwind/frame_chain.h"
 
 #include <stdlib.h>
@@ -33,14 +34,7 @@ void python_stack_release(struct python_stack *stack) {
 }
 
 static enum status add_frame(struct python_stack *stack, const struct stack_frame *frame) {
-    if (stack->count == stack->capacity) {
-        size_t capacity = stack->capacity > 0 ? stack->capacity * 2 : 32;
-        struct stack_frame *frames = realloc(stack->frames, capacity * sizeof frames[0]);
-        if (frames == NULL)
-            return STATUS_FAILED;
-        stack->frames = frames;
-        stack->capacity = capacity;
-    }
+    TRY(array_reserve((void **)&stack->frames, &stack->capacity, stack->count + 1, sizeof stack->frames[0]));
     stack->frames[stack->count++] = *frame;
     return STATUS_OK;
 }
@@ -113,11 +107,11 @@ static enum status resolve_chain(struct stack_reader *reader, struct python_stac
 static enum status take_copies(struct stack_reader *reader) {
     const struct chunk_copies *copies = &reader->tracker.copies;
     stack_image_clear(&reader->image);
-    for (size_t i = 0; i < copies->count; i++) {
+    for (size_t i = 0; i < copies->copied; i++) {
         const struct chunk_span *span = &copies->spans[i];
         uint8_t *bytes = NULL;
-        TRY(stack_image_reserve(&reader->image, span->address, span->compare_bytes, &bytes));
-        memcpy(bytes, copies->last + span->offset, span->compare_bytes);
+        TRY(stack_image_reserve(&reader->image, span->address, span->size_bytes, &bytes));
+        memcpy(bytes, copies->now + span->offset, span->size_bytes);
         stack_image_commit(&reader->image);
     }
     return STATUS_OK;

@@ -1,5 +1,6 @@
 #include "unwind/stack_tracker.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "unwind/chunk_walk.h"
 #include "unwind/walk.h"
@@ -39,6 +40,7 @@ void stack_tracker_release(struct stack_tracker *tracker) {
 static void clear_stack(struct stack_tracker *tracker) {
     tracker->stack.count = 0;
     tracker->stack.unchanged = 0;
+    tracked_stack_forget(&tracker->stack, 0);
     chunk_copies_forget(&tracker->copies);
     tracker->outside_count = 0;
     tracker->outside_planned = 0;
@@ -80,26 +82,9 @@ static uint64_t predict_newest_bytes(struct stack_tracker *tracker, const struct
 }
 
 enum status stack_tracker_add_outside(struct stack_tracker *tracker, const struct outside_frame *frame) {
-    if (tracker->outside_count == tracker->outside_capacity) {
-        size_t capacity = tracker->outside_capacity > 0 ? tracker->outside_capacity * 2 : 4;
-        struct outside_frame *outside = realloc(tracker->outside, capacity * sizeof outside[0]);
-        if (outside == NULL)
-            return STATUS_FAILED;
-        tracker->outside = outside;
-        tracker->outside_capacity = capacity;
-    }
+    TRY(array_reserve((void **)&tracker->outside, &tracker->outside_capacity, tracker->outside_count + 1,
+                      sizeof tracker->outside[0]));
     tracker->outside[tracker->outside_count++] = *frame;
-    return STATUS_OK;
-}
-
-static enum status reserve_pieces(struct stack_tracker *tracker, size_t count) {
-    if (count <= tracker->piece_capacity)
-        return STATUS_OK;
-    struct memory_piece *pieces = realloc(tracker->pieces, count * 2 * sizeof pieces[0]);
-    if (pieces == NULL)
-        return STATUS_FAILED;
-    tracker->pieces = pieces;
-    tracker->piece_capacity = count * 2;
     return STATUS_OK;
 }
 
@@ -113,8 +98,8 @@ static enum status prepare_copies(struct stack_tracker *tracker, struct thread_s
         thread->datastack_chunk = 0;
     TRY(status);
     TRY(chunk_copies_reserve(&tracker->copies, (size_t)size_bytes));
-    TRY(reserve_pieces(tracker, tracker->copies.count + MAX_OTHER_PIECES));
-    return STATUS_OK;
+    return array_reserve((void **)&tracker->pieces, &tracker->piece_capacity, tracker->copies.count + MAX_OTHER_PIECES,
+                         sizeof tracker->pieces[0]);
 }
 
 /* A chunk that has been popped since may have been given back to the system; it is mostly pushed again at the same
@@ -205,20 +190,69 @@ static enum status read_copies(struct stack_tracker *tracker, struct thread_stat
                        tracker->pieces[0].size_bytes);
 }
 
-/* How many frames of last time end before the copies first differ: they and all that holds for them is as it was. So
- * is what the interpreter has between two such frames, but not a generator there, which can be another. */
-static size_t count_same(const struct stack_tracker *tracker) {
-    size_t same_bytes = chunk_copies_count_same(&tracker->copies, &tracker->runtime->layout), count = 0;
-    for (size_t i = 0; i < tracker->stack.count; i++) {
-        const struct tracked_frame *frame = &tracker->stack.frames[i];
-        if (frame->assumed)
-            break;
-        if (frame->end != 0 && frame->copied_end <= same_bytes)
-            count = i + 1;
-        else if (frame->end != 0 || frame->code != NULL)
-            break;
+/* How many frames that are remembered need but so much of the copies. */
+static size_t count_below(const struct tracked_stack *stack, size_t bytes) {
+    size_t low = 0, high = stack->known;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (stack->frames[middle].copied_end <= bytes)
+            low = middle + 1;
+        else
+            high = middle;
     }
+    return low;
+}
+
+/* How many remembered frames end before the copies first differ from what is remembered: they and all that holds for
+ * them is as it was. So is what the interpreter has between two such frames, but not a generator there, which can be
+ * another. */
+static size_t count_same(struct stack_tracker *tracker) {
+    struct tracked_stack *stack = &tracker->stack;
+    const size_t seen_bytes = tracker->copies.seen_bytes;
+    tracked_stack_restore(stack);
+    if (stack->known > 0 && stack->frames[stack->known - 1].copied_end > seen_bytes)
+        tracked_stack_forget(stack, count_below(stack, seen_bytes));
+    size_t count = count_below(stack, chunk_copies_count_same(&tracker->copies, &tracker->runtime->layout));
+    while (count > 0 && stack->frames[count - 1].end == 0)
+        count--;
     return count;
+}
+
+/* Up to where the copies must be as they are for a frame to be the same. */
+static void place_frame(struct tracked_frame *frames, size_t index) {
+    size_t below = index > 0 ? frames[index - 1].copied_end : 0;
+    struct tracked_frame *frame = &frames[index];
+    if (frame->end == 0)
+        frame->copied_end = frame->code == NULL ? below : SIZE_MAX;
+    if (frame->assumed || below == SIZE_MAX)
+        frame->copied_end = SIZE_MAX;
+}
+
+/* Whether the innermost frame is the same as in the look before. */
+static bool stands_still(struct stack_tracker *tracker) {
+    const struct tracked_frame *frame = &tracker->stack.frames[tracker->stack.count - 1];
+    struct passing_frame before = tracker->passing;
+    tracker->passing = (struct passing_frame){frame->address, frame->instruction};
+    return before.address == frame->address && before.instruction == frame->instruction;
+}
+
+/* What to compare the next copies with. */
+static void remember(struct stack_tracker *tracker) {
+    struct tracked_stack *stack = &tracker->stack;
+    struct tracked_frame *frames = stack->frames;
+    size_t same = stack->unchanged, start = same > 0 ? frames[same - 1].copied_end : 0;
+    bool deeper = stack->count < stack->known;
+    stack->passing = deeper && (stack->count == same || !stands_still(tracker));
+    if (stack->passing || (stack->count == stack->known && stack->count == same))
+        return;
+    for (size_t i = same; i < stack->count; i++)
+        place_frame(frames, i);
+    size_t known = stack->count;
+    while (known > same && frames[known - 1].copied_end == SIZE_MAX)
+        known--;
+    tracked_stack_remember(stack, known);
+    if (known > same)
+        chunk_copies_remember(&tracker->copies, start, frames[known - 1].copied_end);
 }
 
 static void judge_speed(struct stack_tracker *tracker, uint64_t ticks) {
@@ -273,14 +307,12 @@ static enum status attempt(struct stack_tracker *tracker, struct thread_state *t
     /* There is an innermost frame, so this is no stack. */
     if (tracker->stack.count == 0)
         return STATUS_TORN;
-    chunk_copies_keep(&tracker->copies);
+    remember(tracker);
     return STATUS_OK;
 }
 
 enum status stack_tracker_look(struct stack_tracker *tracker, struct thread_state *thread, unsigned max_attempts) {
     enum status status = STATUS_TORN;
-    if (!tracker->failed)
-        tracker->stack.unchanged = tracker->stack.count;
     tracker->failed = true;
     for (unsigned i = 0; i < max_attempts && (status == STATUS_TORN || status == STATUS_UNREADABLE); i++) {
         /* Without a frame as well: in 3.11 and 3.12 the slot moves, and what was read may have been where it was. */

@@ -13,7 +13,7 @@
  * that a callee was there which returned while it was copied, which generators a frame was running when these have gone
  * on since. What was never seen whole is not made up.
  *
- * What is as it was in the copy of the look before is not decoded again. */
+ * What is in the copy as it is remembered of looks before is not decoded again. */
 #ifndef STROBE_UNWIND_STACK_TRACKER_H
 #define STROBE_UNWIND_STACK_TRACKER_H
 
@@ -34,6 +34,10 @@ struct stack_tracker {
     bool failed;      /* the last look was not taken */
     bool chunk_alone; /* the chunks told all at the last look; so they are read alone at the next */
     struct chunk_copies copies;
+    struct passing_frame {
+        remote_addr address;
+        uint64_t instruction;
+    } passing;            /* the innermost frame of the last stack that was one in passing */
     remote_addr reach[2]; /* how far the stack reached in some of the last looks, and in those before them */
     unsigned reach_looks;
     struct memory_piece *pieces; /* of one read */

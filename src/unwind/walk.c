@@ -37,7 +37,7 @@ struct code_step walk_top_step(const struct walk *walk) {
 static bool known_code(const struct walk *walk, const struct frame *frame, uint64_t executable,
                        const struct code **code) {
     const struct stack_tracker *tracker = walk->tracker;
-    if (walk->count >= tracker->stack.count)
+    if (walk->count >= tracker->stack.count && walk->count >= tracker->stack.known)
         return false;
     const struct tracked_frame *last = &tracker->stack.frames[walk->count];
     if (last->executable != executable || last->address != frame->address || last->code == NULL ||
@@ -102,6 +102,7 @@ enum status walk_put(struct walk *walk, const struct tracked_frame *tracked, con
 
 void walk_assume_site(struct walk *walk, int32_t instruction_bytes) {
     struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    tracked_stack_touch(&walk->tracker->stack, walk->top);
     top->instruction = top->instruction - (uint64_t)(int64_t)top->instruction_bytes + (uint64_t)instruction_bytes;
     top->instruction_bytes = instruction_bytes;
     top->assumed = true;

@@ -22,6 +22,13 @@ class Figures {
     this.most = self.map((amounts) => amounts.reduce((most, amount) => Math.max(most, amount), 0));
   }
 
+  /** By key of a frame. weights[measure]: of every measure; the chosen measure and thread. */
+  static of(model, weights, {measure, thread}, keyOf, keyCount, charge = null) {
+    const selfOf = (weight) => weight && model.selfBy(weight, keyOf, keyCount, charge);
+    return new Figures(weights.map(selfOf), model.totalBy(weights[measure], keyOf, keyCount, charge), weights.map(({sum}) => sum),
+      model.measures.map((_, other) => selfOf(model.weighVariance(other, thread))));
+  }
+
   /** How far an amount may be from the truth in 19 of 20 cases. */
   margin(measure, key) {
     const variances = this.variances[measure];

@@ -2,9 +2,9 @@
 
 const FUNCTION_NAME_WIDTH = 560;
 
-class FunctionView {
+class FunctionView extends View {
   constructor(model, onOpen) {
-    this.model = model;
+    super(model);
     this.onOpen = onOpen;
     this.scroller = document.getElementById("functions");
     this.columns = new Columns(model, () => this.#sort());
@@ -15,35 +15,17 @@ class FunctionView {
     new ResizeObserver(() => this.#resize()).observe(this.scroller);
   }
 
-  setWeights(measure, thread) {
-    this.measure = measure;
-    this.thread = thread;
-    this.isStale = true;
-  }
-
-  setSearch(found) {
-    this.found = found;
-    this.isStale = true;
-  }
-
-  show() {
-    if (this.isStale) this.#update();
+  draw() {
     this.list.draw();
   }
 
-  #update() {
+  update() {
     const {model} = this;
     const count = model.functionNames.length;
     const weights = model.measures.map((_, measure) => model.weigh(measure, this.thread));
-    this.isStale = false;
-    const self = weights.map((weight) => model.selfBy(weight, model.frameFunction, count));
-    const sums = weights.map((weight) => weight.sum);
-    const variances = model.measures.map((_, measure) => {
-      const variance = model.weighVariance(measure, this.thread);
-      return variance && model.selfBy(variance, model.frameFunction, count);
-    });
-    this.figures = new Figures(self, model.totalBy(weights[this.measure], model.frameFunction, count), sums, variances);
-    this.columns.setMeasure(this.measure, sums);
+    this.figures = Figures.of(model, weights, this, model.frameFunction, count);
+    this.columns.setMeasure(this.measure, this.figures.sums);
+    const {self} = this.figures;
     this.rows = [];
     for (let number = 0; number < count; number++) {
       const isMeasured = this.figures.total[number] > 0 || self.some((amounts) => amounts[number] > 0);

@@ -5,9 +5,9 @@ const NO_FILE = -1;
 const LINE_NUMBER_WIDTH = 64;
 const LEAST_CODE_WIDTH = 400;
 
-class LineView {
+class LineView extends View {
   constructor(model) {
-    this.model = model;
+    super(model);
     this.find = (id) => document.getElementById(id);
     this.columns = new Columns(model, () => this.#showFile(false));
     this.head = element("div", "columns");
@@ -17,46 +17,26 @@ class LineView {
     this.library = this.find("show-library");
     this.selected = NO_FILE;
     this.target = -1;
-    this.library.addEventListener("change", () => this.#update());
+    this.library.addEventListener("change", () => this.update());
     this.find("hottest").addEventListener("click", () => this.#goToHottest());
     new ResizeObserver(() => this.#resize()).observe(this.find("source"));
   }
 
-  /** weights: of the measure and thread that are chosen. */
-  setWeights(measure, thread) {
-    this.measure = measure;
-    this.thread = thread;
-    this.isStale = true;
-  }
-
-  setSearch(found) {
-    this.found = found;
-    this.isStale = true;
-  }
-
-  show() {
-    if (this.isStale) this.#update();
+  draw() {
     this.fileList.draw();
     this.lineList.draw();
   }
 
-  #update() {
+  update() {
     const {model} = this;
     const keyOf = model.frameFileLine;
     const count = model.fileLineFrame.length;
     const charge = model.charge(this.library.checked);
     const weights = model.measures.map((_, measure) => model.weigh(measure, this.thread));
-    this.isStale = false;
     this.weights = weights[this.measure];
-    const self = weights.map((weight) => model.selfBy(weight, keyOf, count, charge));
-    const sums = weights.map((weight) => weight.sum);
-    const variances = model.measures.map((_, measure) => {
-      const variance = model.weighVariance(measure, this.thread);
-      return variance && model.selfBy(variance, keyOf, count, charge);
-    });
-    this.figures = new Figures(self, model.totalBy(this.weights, keyOf, count, charge), sums, variances);
+    this.figures = Figures.of(model, weights, this, keyOf, count, charge);
     this.natives = model.nativesBy(this.weights, keyOf, charge);
-    this.columns.setMeasure(this.measure, sums);
+    this.columns.setMeasure(this.measure, this.figures.sums);
     this.files = this.#groupByFile();
     const rows = [...this.files.values()].filter((file) => !this.found || this.found.files.has(file.number))
       .sort((a, b) => b.self - a.self || b.total - a.total || a.number - b.number);
@@ -107,10 +87,10 @@ class LineView {
   }
 
   selectFile(number, line = -1) {
-    if (this.isStale) this.#update();
+    this.freshen();
     if (number >= 0 && !this.files.has(number) && !this.library.checked) {
       this.library.checked = true;
-      this.#update();
+      this.update();
     }
     this.selected = number;
     this.target = line;

@@ -2,10 +2,10 @@
 
 const PEAK_ROWS = 40;
 
-class MemoryView {
+class MemoryView extends View {
   /** onOpen({file, line}): a place was clicked; onPeak(): its flame graph is wanted. */
   constructor(model, onOpen, onPeak) {
-    this.model = model;
+    super(model);
     this.onOpen = onOpen;
     this.find = (id) => document.getElementById(id);
     this.chart = new MemoryChart(this.find("memory-chart"));
@@ -14,32 +14,28 @@ class MemoryView {
     const {memory} = model.data;
     choice.hidden = memory.length < 2;
     choice.replaceChildren(...memory.map(({process}, i) => new Option(`${model.processes[process].pid}  ${model.processes[process].command}`, i)));
-    choice.addEventListener("change", () => { this.number = Number(choice.value); this.#update(); });
+    choice.addEventListener("change", () => { this.number = Number(choice.value); this.update(); });
     this.find("memory-flame").hidden = model.measure("peak_bytes") === undefined;
     this.find("memory-flame").addEventListener("click", onPeak);
-    this.isStale = true;
   }
 
   /** A thread that is chosen above means its process. */
-  setWeights(_, thread) {
-    this.thread = thread;
+  setWeights(measure, thread) {
+    super.setWeights(measure, thread);
     const number = thread < 0 ? -1 : this.model.data.memory.findIndex(({process}) => process === this.model.threads[thread].process);
     if (number >= 0) {
       this.number = number;
       this.find("memory-process").value = number;
     }
-    this.isStale = true;
   }
 
   setSearch() {}
 
-  show() {
-    if (this.isStale) this.#update();
+  draw() {
     this.chart.draw();
   }
 
-  #update() {
-    this.isStale = false;
+  update() {
     const memory = this.model.data.memory[this.number];
     const lines = memory.lines.slice(0, LINE_COLOURS.length).map((line) => ({...line, name: this.#name(line)}));
     this.#showFacts(memory);

@@ -2,10 +2,10 @@
 
 const THREAD_NAME_WIDTH = 420;
 
-class ThreadView {
+class ThreadView extends View {
   /** onChoose(thread): its name was clicked. */
   constructor(model, onChoose) {
-    this.model = model;
+    super(model);
     this.onChoose = onChoose;
     this.scroller = document.getElementById("threads");
     this.columns = new Columns(model, () => this.#sort());
@@ -19,23 +19,16 @@ class ThreadView {
     new ResizeObserver(() => this.#resize()).observe(this.scroller);
   }
 
-  setWeights(measure) {
-    this.measure = measure;
-    this.isStale = true;
-  }
-
   setSearch() {}
 
-  show() {
-    if (this.isStale) this.#update();
+  draw() {
     this.list.draw();
   }
 
   /** Keys of the figures: the threads, then the processes. */
-  #update() {
+  update() {
     const {model} = this;
     const {threads, processes} = model;
-    this.isStale = false;
     const self = model.measures.map((_, measure) => {
       const sums = new Float64Array(threads.length + processes.length);
       model.threadSums(measure).forEach((amount, thread) => {

@@ -28,6 +28,8 @@
 #define WIRE_ENVIRONMENT_FOLDER "STROBE_AGENT_FOLDER"
 /* The period of the CPU clocks in nanoseconds, decimal. */
 #define WIRE_ENVIRONMENT_PERIOD "STROBE_AGENT_PERIOD_NS"
+/* "perf": each thread has a perf event beside its CPU clock (--clock perf). */
+#define WIRE_ENVIRONMENT_CLOCK "STROBE_AGENT_CLOCK"
 /* "1": begin with sampling paused (--on-demand). */
 #define WIRE_ENVIRONMENT_PAUSED "STROBE_AGENT_PAUSED"
 /* The mean number of bytes between two sampled allocations, decimal; not set or "0": memory is not looked at; "1":
@@ -88,6 +90,7 @@ struct wire_region {
     _Atomic uint64_t lost_memory_records;
     _Atomic uint64_t lost_memory_bytes; /* what the allocations stand for of which no record could be written */
     int64_t inherited_bytes;            /* of the footprint, what a child of fork began with */
+    _Atomic uint64_t no_event;          /* threads that were to have a perf event and got none */
     char reason[WIRE_REASON_BYTES];     /* NUL-terminated, for the user, when state is WIRE_OFF */
 };
 

@@ -364,6 +364,23 @@ def test_ends(python, end, returncode, state):
     assert_sampled(watched.region.thread(tid), cpu_ns)
 
 
+def test_last_words_before_an_exec(python):
+    """Whatever follows, and whatever could not: all that the thread has used until then is told."""
+    code = """
+burn(0.05)
+try:
+    os.execv("/nonexistent", ["x"])
+except OSError:
+    burn(0.05)
+print(json.dumps(told()), flush=True)
+os.execve("/bin/true", ["true"], {})
+"""
+    watched = Watched(python, COMMON + code)
+    tid, cpu_ns = watched.json()
+    assert watched.region.header["state"] == SAMPLING
+    assert cpu_ns <= watched.region.thread(tid).samples[-1].cpu_ns < cpu_ns + ENDING_NS
+
+
 def without_agents_signal(state):
     """The state of agent_state.py, less the one thing that may differ: a handler for a signal that libc hides. Alone, it may be
     ignored: glibc's posix_spawn leaves the signals that are libc's own so (sysdeps/unix/sysv/linux/spawni.c)."""

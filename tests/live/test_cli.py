@@ -70,6 +70,16 @@ def test_usage_error(arguments):
     assert result.stderr.startswith("strobe: ")
 
 
+@pytest.mark.parametrize("command", ["attach", "diff", "doctor", "dump", "merge", "report", "run"])
+@pytest.mark.parametrize(
+    "arguments, named", [(["-Xh", "1"], "-X"), (["-X"], "-X"), (["--xx=1", "1"], "--xx=1")], ids=["with another", "alone", "long"]
+)
+def test_a_refused_option_is_named(command, arguments, named):
+    result = strobe(command, *arguments)
+    assert result.returncode == harness.USAGE
+    assert f"'{named}'" in result.stderr
+
+
 def test_no_such_process():
     # A process of our own that is gone: its id is not given out again before all others were.
     ended = subprocess.Popen(["/bin/true"])

@@ -6,13 +6,12 @@ import time
 
 import pytest
 from harness import TARGETS
-from test_run_agent import TICK_S, run  # noqa: F401 (a fixture)
+from test_run_agent import POINTS, TICK_S, run  # noqa: F401 (a fixture)
 
 # A function that ran for long loses at most what came after the last tick in it, and gains what came before the first
 # one: of the kernel's ticks, or of some where the thread shares its processor with others.
 CLOCK_MONOTONIC_COARSE = 6
 EDGE_S = 4 * time.clock_getres(CLOCK_MONOTONIC_COARSE)
-POINTS = 0.02
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def test_functions_that_do_the_same(python, run):  # noqa: F811
     seconds = 0.8
     ran = run("--", python.path, TARGETS / "alike.py", seconds)
     truth = json.loads(ran.result.stdout)
-    for percent in (10, 90):
+    for percent in (10, 50, 90):
         names = [f"calling_{percent}", f"inlined_{percent}"]
         told = [ran.functions(name, "total_cpu_s") for name in names]
         true = [truth[name] for name in names]

@@ -19,9 +19,11 @@ static long allocations_left = -1; /* -1: no end of them */
 void *__real_malloc(size_t size_bytes);
 void *__real_calloc(size_t count, size_t size_bytes);
 void *__real_realloc(void *memory, size_t size_bytes);
+void *__real_reallocarray(void *memory, size_t count, size_t size_bytes);
 void *__wrap_malloc(size_t size_bytes);
 void *__wrap_calloc(size_t count, size_t size_bytes);
 void *__wrap_realloc(void *memory, size_t size_bytes);
+void *__wrap_reallocarray(void *memory, size_t count, size_t size_bytes);
 
 static bool may_allocate(void) {
     if (allocations_left < 0)
@@ -39,6 +41,10 @@ void *__wrap_calloc(size_t count, size_t size_bytes) {
 
 void *__wrap_realloc(void *memory, size_t size_bytes) {
     return may_allocate() ? __real_realloc(memory, size_bytes) : NULL;
+}
+
+void *__wrap_reallocarray(void *memory, size_t count, size_t size_bytes) {
+    return may_allocate() ? __real_reallocarray(memory, count, size_bytes) : NULL;
 }
 
 enum { LOOKS = 200 };

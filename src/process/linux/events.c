@@ -1,4 +1,5 @@
 #include "process/linux/events.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "process/linux/proc_files.h"
 
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WATCHED_MAX = 1 << 20, QUEUE_MAX = 1 << 22, FIRST_CAPACITY = 16, STAT_TEXT_BYTES = 1024 };
+enum { WATCHED_MAX = 1 << 20, QUEUE_MAX = 1 << 22, STAT_TEXT_BYTES = 1024 };
 
 /* The fields behind the command, counted from 3 (proc_pid_stat(5)). */
 enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_THREADS = 20, FIELD_START_TICKS = 22, FIELD_START_CODE = 26 };
@@ -58,25 +59,10 @@ struct watched *events_find(const struct process_events *events, pid_t pid) {
     return found ? &events->watched[place] : NULL;
 }
 
-/* Doubles an array that is full. */
-static enum status make_room(void **items, size_t count, size_t *capacity, size_t limit, size_t item_bytes) {
-    if (count < *capacity)
-        return STATUS_OK;
-    size_t wanted = *capacity > 0 ? *capacity * 2 : FIRST_CAPACITY;
-    if (wanted > limit)
-        return STATUS_LIMIT;
-    void *grown = realloc(*items, wanted * item_bytes);
-    if (grown == NULL)
-        return STATUS_FAILED;
-    *items = grown;
-    *capacity = wanted;
-    return STATUS_OK;
-}
-
 enum status events_push(struct process_events *events, const struct process_event *event) {
-    void *queue = events->queue;
-    TRY(make_room(&queue, events->queue_count, &events->queue_capacity, QUEUE_MAX, sizeof *event));
-    events->queue = queue;
+    if (events->queue_count == QUEUE_MAX)
+        return STATUS_LIMIT;
+    TRY(array_reserve((void **)&events->queue, &events->queue_capacity, events->queue_count + 1, sizeof *event));
     events->queue[events->queue_count++] = *event;
     return STATUS_OK;
 }
@@ -85,9 +71,10 @@ enum status events_begin(struct process_events *events, pid_t pid, pid_t parent_
     size_t place = place_of(events, pid);
     if (place < events->watched_count && events->watched[place].pid == pid)
         return STATUS_OK;
-    void *watched = events->watched;
-    TRY(make_room(&watched, events->watched_count, &events->watched_capacity, WATCHED_MAX, sizeof *events->watched));
-    events->watched = watched;
+    if (events->watched_count == WATCHED_MAX)
+        return STATUS_LIMIT;
+    TRY(array_reserve((void **)&events->watched, &events->watched_capacity, events->watched_count + 1,
+                      sizeof *events->watched));
     struct process_stat stat = {0};
     (void)events_read_stat(pid, &stat);
     memmove(events->watched + place + 1, events->watched + place,

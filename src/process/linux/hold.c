@@ -2,6 +2,8 @@
  * lets the threads go (no PTRACE_O_EXITKILL). New threads are found by counting, not with PTRACE_O_TRACECLONE: that
  * would stop the program at each birth until strobe comes by. */
 #include "process/linux/hold.h"
+
+#include "base/array.h"
 #include "process/linux/proc_files.h"
 #include "process/linux/reaper.h"
 
@@ -19,7 +21,6 @@
 
 enum {
     THREADS_MAX = 1 << 18,
-    FIRST_CAPACITY = 32,
     STAT_TEXT_BYTES = 1024,
     STATUS_LIMIT_BYTES = 1 << 21,
     SEIZE_TURNS = 3,
@@ -67,16 +68,9 @@ bool process_state_before_pause(const struct process *process, pid_t tid, enum t
 }
 
 static enum status remember(struct process *process, const struct held_thread *thread) {
-    if (process->held_count == process->held_capacity) {
-        size_t capacity = process->held_capacity > 0 ? process->held_capacity * 2 : FIRST_CAPACITY;
-        if (capacity > THREADS_MAX)
-            return STATUS_LIMIT;
-        struct held_thread *grown = realloc(process->held, capacity * sizeof *grown);
-        if (grown == NULL)
-            return STATUS_FAILED;
-        process->held = grown;
-        process->held_capacity = capacity;
-    }
+    if (process->held_count == THREADS_MAX)
+        return STATUS_LIMIT;
+    TRY(array_reserve((void **)&process->held, &process->held_capacity, process->held_count + 1, sizeof *thread));
     process->held[process->held_count++] = *thread;
     return STATUS_OK;
 }

@@ -6,12 +6,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -79,6 +81,42 @@ static bool tells_events(void) {
     return complete;
 }
 
+static int perf_setting(void) {
+    return read_setting("/proc/sys/kernel/perf_event_paranoid");
+}
+
+static enum status explain_perf(int problem, struct error *error) {
+    enum { MOST_PARANOID = 2 }; /* Documentation/admin-guide/sysctl/kernel.rst; distributions know 3 and 4 */
+    int paranoid = perf_setting();
+    if (problem != EACCES && problem != EPERM)
+        return error_set(error, STATUS_FAILED, "this kernel has no such perf events (Linux 5.13 has)");
+    if (paranoid > MOST_PARANOID)
+        return error_set(error, STATUS_PERMISSION,
+                         "perf events are not permitted: perf_event_paranoid is %d; run as root, or allow them with "
+                         "sysctl kernel.perf_event_paranoid=2",
+                         paranoid);
+    return error_set(error, STATUS_PERMISSION,
+                     "perf events are not permitted: a container or a security module forbids perf_event_open; start "
+                     "the container with --cap-add=PERFMON");
+}
+
+enum status machine_try_perf(struct error *error) {
+    struct perf_event_attr attributes = {
+        .type = PERF_TYPE_SOFTWARE,
+        .size = sizeof attributes,
+        .config = PERF_COUNT_SW_TASK_CLOCK,
+        .disabled = 1,
+        .exclude_kernel = 1,
+        .exclude_hv = 1,
+        .remove_on_exec = 1,
+    };
+    int event = (int)syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    if (event < 0)
+        return explain_perf(errno, error);
+    (void)close(event);
+    return STATUS_OK;
+}
+
 void machine_examine(struct machine *machine) {
     struct utsname name;
     *machine = (struct machine){.is_root = geteuid() == 0, .can_trace = access_may_trace()};
@@ -88,7 +126,7 @@ void machine_examine(struct machine *machine) {
     }
     machine->ptrace_scope = access_ptrace_scope();
     machine->hides = access("/proc/1", F_OK) != 0;
-    machine->perf_event_paranoid = read_setting("/proc/sys/kernel/perf_event_paranoid");
+    machine->perf_event_paranoid = perf_setting();
     machine->unprivileged_userfaultfd = read_setting("/proc/sys/vm/unprivileged_userfaultfd");
     try_child(machine);
     machine->tells_events = tells_events();

@@ -1,4 +1,6 @@
 #include "process/linux/linux_process.h"
+
+#include "base/array.h"
 #include "process/linux/proc_files.h"
 
 #include <dirent.h>
@@ -12,7 +14,6 @@
 
 enum {
     THREADS_MAX = 1 << 18,
-    FIRST_CAPACITY = 32,
     STAT_TEXT_BYTES = 1024,
     SYSCALL_TEXT_BYTES = 256,
     STATUS_LIMIT_BYTES = 1 << 21,
@@ -75,15 +76,9 @@ static enum status read_thread(struct process *process, int task_fd, const char 
 }
 
 static enum status add_thread(struct system_threads *threads, size_t *capacity, const struct system_thread *thread) {
-    if (threads->count == *capacity) {
-        if (*capacity >= THREADS_MAX)
-            return STATUS_LIMIT;
-        *capacity = *capacity > 0 ? *capacity * 2 : FIRST_CAPACITY;
-        struct system_thread *grown = realloc(threads->items, *capacity * sizeof *grown);
-        if (grown == NULL)
-            return STATUS_FAILED;
-        threads->items = grown;
-    }
+    if (threads->count == THREADS_MAX)
+        return STATUS_LIMIT;
+    TRY(array_reserve((void **)&threads->items, capacity, threads->count + 1, sizeof *thread));
     threads->items[threads->count++] = *thread;
     return STATUS_OK;
 }

@@ -1,5 +1,5 @@
-"""Pairs of functions that do the same, one by calling a helper for each step and one by itself, in shares of 10:90 and
-90:10; says what each took by the thread's own clock.
+"""Pairs of functions that do the same, one by calling a helper for each step and one by itself, in shares of 10:90,
+50:50 and 90:10; says what each took by the thread's own clock.
 
 usage: alike.py SECONDS
 """
@@ -34,7 +34,7 @@ def inlined_{0}(seconds, clock):
 def main():
     seconds, spent, clock = float(sys.argv[1]), {}, time.thread_time
     scope = {"step": step}
-    for percent in (10, 90):
+    for percent in (10, 50, 90):
         exec((CALLING + INLINED).format(percent), scope)
         for name, share in (("calling_", percent / 100), ("inlined_", 1 - percent / 100)):
             start = clock()

@@ -31,7 +31,7 @@ def burn_python(clock, seconds):
     end = clock() + seconds
     while clock() < end:
         x = 0
-        for i in range(300):
+        for i in range(3000):
             x = (x * 31 + i) & 0xFFFF
 
 

@@ -1,0 +1,64 @@
+/* A process that is sampled, and what target.c and target_list.c share of it. Private to them. */
+#ifndef STROBE_SAMPLER_TARGET_PARTS_H
+#define STROBE_SAMPLER_TARGET_PARTS_H
+
+#include "base/clock.h"
+#include "base/memory_meter.h"
+#include "base/memory_pages.h"
+#include "sampler/target.h"
+#include "sampler/target_thread.h"
+#include "sampler/thread_group.h"
+
+/* When the list of threads is read again first, where not all is known of one; then ever less often. */
+enum { TARGET_SETTLE_FIRST_NS = NS_PER_MS };
+
+struct target {
+    struct process *process;
+    struct sampled_process sampled;
+    struct target_options options;
+    struct sample_sink *sink;
+    struct memory_pages pages;
+    struct budget budget; /* of this look */
+    struct memory_meter live;
+    struct memory_meter objects;
+    struct runtime runtime;
+    struct code_cache codes;
+    struct seen_calls calls; /* of all threads */
+    struct sample_counters counters;
+    struct interp *interps;
+    size_t interp_count;
+    size_t interp_capacity;
+    struct target_thread **threads;
+    size_t thread_count;
+    size_t thread_capacity;
+    struct thread_group group;  /* empty but during a look */
+    size_t system_thread_count; /* at the list's last reading */
+    struct arena names;         /* of the list's last reading */
+    uint64_t interps_read_ns;
+    uint64_t listed_ns;
+    uint64_t list_period_ns; /* until it is read again though nothing tells of a change */
+    uint64_t settle_ns;      /* the same while there are threads of which not all is known */
+    uint64_t reopened_ns;
+    unsigned exec_count; /* when the runtime was opened */
+    uint64_t opened_ns;
+    char *library; /* sampled.library */
+    uint64_t epoch_ns;
+    uint64_t lost_ns;        /* since when it is `lost` */
+    uint64_t strange_cpu_ns; /* of its first thread's CPU time, what may be another program's at most */
+    bool started;
+    bool lost;       /* no Python was found when last looked for: it has exec'd something else */
+    uint64_t unborn; /* as it was at the last listing */
+    bool listed_once;
+    bool list_stale; /* threads came or went */
+    bool restarted;  /* the interpreter was finalised and initialised again */
+};
+
+/* Reads the interpreters again; notices those that are new, and new threads by the heads of the lists. STATUS_TORN:
+ * they changed meanwhile, or are gone. */
+enum status target_read_interps(struct target *target) MUST_USE;
+/* Reads the list of threads again: begins those that are new, ends those that are gone, gives them their names. */
+enum status target_list_threads(struct target *target, uint64_t now_ns) MUST_USE;
+/* Ends the thread at `index`; another one takes its place. */
+enum status target_end_thread(struct target *target, size_t index) MUST_USE;
+
+#endif
