@@ -259,6 +259,15 @@ static bool still_waits(const struct walk *walk) {
            walk_is_running(walk, again->bytes) == walk_is_running(walk, walk->top_bytes);
 }
 
+static bool is_unchanged(const struct walk *walk) {
+    const struct again *again = find_again(walk);
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    size_t size_bytes = (size_t)(top->end - top->address);
+    if (again != NULL && size_bytes > again->size_bytes)
+        size_bytes = again->size_bytes;
+    return again != NULL && memcmp(again->bytes, walk->top_bytes, size_bytes) == 0;
+}
+
 /* Whether, for all that is known, it is to be noted what was seen above a top that still waits. In between it may have
  * gone away and come back. What has not changed at all has hardly; but where looks are slow, hardly any top has not
  * changed at all. */
@@ -268,12 +277,7 @@ static bool is_noteworthy(const struct walk *walk) {
         return false;
     if (walk->top == SIZE_MAX)
         return true;
-    const struct again *again = find_again(walk);
-    const struct tracked_frame *top = &tracker->stack.frames[walk->top];
-    size_t size_bytes = (size_t)(top->end - top->address);
-    if (again != NULL && size_bytes > again->size_bytes)
-        size_bytes = again->size_bytes;
-    bool unchanged = again != NULL && memcmp(again->bytes, walk->top_bytes, size_bytes) == 0;
+    bool unchanged = is_unchanged(walk);
     tracker->waits++;
     tracker->waits_unchanged += unchanged;
     if (tracker->waits == MAX_COUNTED) {
@@ -302,15 +306,15 @@ static enum status check_often(struct walk *walk, const struct tracked_frame *ca
     return tracker->doubted_times >= BELIEVED_TIMES ? STATUS_OK : STATUS_TORN;
 }
 
-/* Whether the top had the outermost of the generators from `first` on among its variables or on its stack. A generator
- * that has taken the place of another has mostly the same address as that; not where there are no free lists that give
- * the last address first (mimalloc). */
+/* Whether the top had the outermost of the generators from `first` on among its variables or on its stack. That says
+ * little where what is freed last is taken first, and the next generator has the address of the one before; mimalloc
+ * does that seldom. */
 static bool holds_generator(const struct walk *walk, size_t first) {
     const struct layout *layout = walk->layout;
     const struct tracked_frame *frames = walk->tracker->stack.frames;
     while (first < walk->count && frames[first].code == NULL)
         first++;
-    if (first == walk->count || walk->top == SIZE_MAX || walk->top_bytes == NULL || !layout->free_threaded)
+    if (first == walk->count || walk->top == SIZE_MAX || walk->top_bytes == NULL)
         return false;
     remote_addr object = frames[first].address - layout->gen.gi_iframe;
     size_t end = (size_t)(frames[walk->top].end - frames[walk->top].address);
@@ -320,12 +324,23 @@ static bool holds_generator(const struct walk *walk, size_t first) {
     return false;
 }
 
+/* Whether the frames from `first` on are what the top ran. Where generators are at other addresses each time they are
+ * mostly read late, and the top may have gone round meanwhile; but where they have called something the chunks say
+ * where the last of them is. */
+static bool ran_them(const struct walk *walk, size_t first, bool late, bool has_callee) {
+    if (walk->top == SIZE_MAX || walk->tracker->paused)
+        return true;
+    if (!walk->layout->free_threaded)
+        return !late && still_waits(walk);
+    return (has_callee ? still_waits(walk) : is_unchanged(walk)) && (!late || holds_generator(walk, first));
+}
+
 /* Whether the frames from `first` on can be vouched for. STATUS_NOT_FOUND: not, and they are taken off again. */
 static enum status judge_links(struct walk *walk, size_t first, bool late, const struct tracked_frame *callee) {
     struct stack_tracker *tracker = walk->tracker;
     struct call_link links[SEEN_CALLS_MAX_LINKS];
     struct seen_call call = describe(walk, first, callee, links);
-    bool sure = still_waits(walk) && (!late || holds_generator(walk, first)),
+    bool sure = ran_them(walk, first, late, callee != NULL),
          known = seen_calls_knows(walk_calls(walk), &call, callee != NULL);
     /* With a callee the chunks themselves say which frame called it. */
     if (sure && (callee != NULL ? !tracker->slow : is_noteworthy(walk)))
@@ -334,7 +349,7 @@ static enum status judge_links(struct walk *walk, size_t first, bool late, const
     if ((known && (sure || callee != NULL)) || tracker->paused)
         return STATUS_OK;
     enum status status = STATUS_NOT_FOUND;
-    if (sure)
+    if (sure && !late)
         status = check_often(walk, callee);
     else if (seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, 0) == NULL)
         status = STATUS_TORN;
@@ -526,11 +541,16 @@ static enum status recognize(struct walk *walk, remote_addr address) {
     return STATUS_NOT_FOUND;
 }
 
+/* Whether the top was the innermost frame when the thread state was read. */
+static bool runs_alone(const struct walk *walk) {
+    return walk->top != SIZE_MAX && walk->thread->frame == walk->tracker->stack.frames[walk->top].address;
+}
+
 /* Nothing was seen to run above the top. */
 static enum status judge_top(struct walk *walk, const struct seen_call *call) {
     struct stack_tracker *tracker = walk->tracker;
     const struct seen_call *seen = seen_calls_recall_at(walk_calls(walk), call->key, call->instruction_bytes, true, 0);
-    bool alone = walk->thread->frame == tracker->stack.frames[walk->top].address, same = still_waits(walk);
+    bool alone = runs_alone(walk), same = still_waits(walk);
     /* What never seems to run others need not be asked. */
     bool sure = seen == NULL ? alone : same && (!tracker->outside_late || waits_now(walk));
     if (tracker->paused)
@@ -558,9 +578,8 @@ static enum status climb_unknown(struct walk *walk, const struct seen_call *call
     }
     if (outside && !walk->layout->free_threaded)
         tracker->outside_late = false;
-    bool alone = walk->top != SIZE_MAX && innermost == tracker->stack.frames[walk->top].address;
     bool complete = tracker->outside_count > 0 && !tracker->outside_late && !walk->layout->free_threaded;
-    return alone || (complete && walk->top != SIZE_MAX) ? judge_top(walk, call) : STATUS_NOT_FOUND;
+    return runs_alone(walk) || (complete && walk->top != SIZE_MAX) ? judge_top(walk, call) : STATUS_NOT_FOUND;
 }
 
 enum status outside_climb(struct walk *walk) {
@@ -575,9 +594,11 @@ enum status outside_climb(struct walk *walk) {
         status = climb_unknown(walk, &call);
     if (status != STATUS_NOT_FOUND)
         return status;
-    /* The thread has gone on since the chunks were copied. */
+    /* The thread has gone on since the chunks were copied. Where generators are at other addresses each time, it is
+     * noted too seldom that they run: what leads to them goes first, unless the top ran alone. */
+    bool linked = walk->layout->free_threaded && !runs_alone(walk);
     const struct seen_call *seen =
-        seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, walk_random(walk));
+        seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, linked, walk_random(walk));
     if (seen != NULL)
         return put_seen(walk, seen);
     return may_run_generator(walk) ? STATUS_TORN : STATUS_OK;

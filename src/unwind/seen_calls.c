@@ -135,7 +135,7 @@ static bool is_branch_trusted(const struct seen_call *set, const struct seen_cal
         most = times > most ? times : most;
     }
     if (own == most)
-        return own == all || all >= OFTEN_TIMES;
+        return all >= OFTEN_TIMES || (all - own) * TRUSTED_BRANCH <= own;
     return all >= SETTLED_TIMES && own * TRUSTED_BRANCH >= most;
 }
 
