@@ -1,5 +1,6 @@
 """What a program loses by having its memory looked at, under strobe and other memory profilers, each with its defaults."""
 
+import dataclasses
 import json
 import os
 import re
@@ -8,236 +9,363 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import run_slow_down
-from harness import figures, interpreters, launchers, packages, turns
+from harness import figures, interpreters, launchers, packages, peers, turns
 from harness.targets import PROGRAMS as FOLDER
 
 TITLE = "Memory profilers: what they cost"
-CHURN_ROUNDS = (400, 1200)  # under callgrind; the difference is without start-up
 OBJECTS = 2_000_000
 THREADS = (1, 8)
-MEMORY_RUNS = 3
-LIMIT_S = 300
 STROBE = "strobe run"
 EXACT = "strobe run --memory exact"
+DID_NOT_RUN = "did not run"
+
+
+@dataclass(frozen=True)
+class Goal:
+    what: str
+    limit: float
+    unit: str
+    digits: int
+    exact_limit: float = None  # of `--memory exact`; None: there is no goal for it
+
+    def limit_of(self, tool):
+        return self.exact_limit if tool == EXACT else self.limit
+
+    def value_text(self, value):
+        return f"{value:.{self.digits}f}{self.unit}"
+
+    def limits_text(self):
+        exact = f", exact {self.exact_limit:g}{self.unit}" if self.exact_limit is not None else ""
+        return f"{self.limit:g}{self.unit}{exact}"
+
+
 GOALS = {
-    "median": ("slow-down, CPU and memory, median of the ten programs", 1.05, "×"),
-    "worst": ("worst of the ten", 1.20, "×"),
-    "instructions": ("small-object churn, instructions (callgrind)", 1.06, "×"),
-    "churn": ("small-object churn, time", 1.08, "×"),
-    "exact": ("the same, `--memory exact`", 1.25, "×"),
-    "threads": ("8 threads that allocate against 1, ratio of slow-downs, with GIL", 1.03, "×"),
-    "free": ("the same, free-threaded", 1.03, "×"),
-    "object": ("memory for each live object", 0.1, " B"),
-    "fixed": ("its fixed part", 8.0, " MB"),
-    "capture": ("capture of a minute of churn", 2.0, " MB"),
+    "median": Goal("slow-down, CPU and memory, median of the ten programs", 1.05, "×", 2),
+    "worst": Goal("worst of the ten", 1.20, "×", 2),
+    "instructions": Goal("small-object churn, instructions (callgrind)", 1.06, "×", 3, 1.25),
+    "churn": Goal("small-object churn, time", 1.08, "×", 3, 1.25),
+    "threads": Goal("8 threads that allocate against 1, ratio of slow-downs, with GIL", 1.03, "×", 3),
+    "free": Goal("the same, free-threaded", 1.03, "×", 3),
+    "object": Goal("memory for each live object", 0.1, " B", 3),
+    "fixed": Goal("its fixed part", 8.0, " MB", 1),
+    "capture": Goal("capture of a minute of churn", 2.0, " MB", 2),
 }
 
 
 class Plan:
-    """How much is measured."""
+    """How much is measured. What is slow of others' is run once."""
 
     def __init__(self, context):
-        self.program_rounds = 1 if context.short else 3
-        self.churn_seconds, self.churn_runs = (0.4, 3) if context.short else (1.0, max(5, context.runs // 3))
-        self.capture_seconds = 10 if context.short else 60
+        self.program_rounds = 5 if context.short else 20
+        self.churn_seconds, self.churn_runs = (0.5, 7) if context.short else (1.0, max(7, context.runs // 3))
+        self.rounds_counted = (50, 150) if context.short else (400, 1200)  # the difference is without start-up
+        self.memory_runs = 3
+        self.capture_seconds, self.exact_capture_seconds = (60, 10) if context.short else (60, 60)
+        self.peer_rounds = 1 if context.short else 3
+        self.peer_runs = 1 if context.short else 5
+        self.peer_memory_runs = 1 if context.short else 3
         self.peer_capture_seconds = 2 if context.short else 10
-        self.strobe_rounds = 5 if context.short else 20
         # Those of which a round takes a moment only.
         self.peer_programs = ("fannkuch", "pprint", "raytrace") if context.short else tuple(run_slow_down.PROGRAMS)
+        self.limit_s = 60 if context.short else 300
 
 
-def run_churn(launcher, folder, rounds, seconds, threads):
-    """The program's own figures; None when it did not run."""
-    result = Path(folder) / "churn.json"
-    result.unlink(missing_ok=True)
-    command = launcher.command(FOLDER / "churn.py", rounds, seconds, threads, result)
-    status = launchers.run_command(command, launcher.environment, folder, LIMIT_S)
-    if status != 0 or not result.exists():
-        print(f"churn: {launcher.name} ended with {status}", file=sys.stderr, flush=True)
-        return None
-    return json.loads(result.read_text())
+class Table:
+    """Cells by goal and tool. A tool that was to be measured and was not says so."""
+
+    def __init__(self):
+        self.cells = {}
+        self.values = {}
+
+    def expect(self, goal, tools):
+        for tool in tools:
+            self.cells.setdefault((goal, tool.name), DID_NOT_RUN)
+
+    def put(self, goal, tool, value, more=""):
+        self.values[goal, tool] = value
+        self.cells[goal, tool] = GOALS[goal].value_text(value) + more
+
+    def rows(self, names):
+        for key, goal in GOALS.items():
+            yield [goal.what, goal.limits_text(), *(self.cells.get((key, name), "") for name in names)]
+
+    def verdicts(self):
+        for key, goal in GOALS.items():
+            for tool in (STROBE, EXACT):
+                limit, value = goal.limit_of(tool), self.values.get((key, tool))
+                if limit is None:
+                    continue
+                verdict = "not measured" if value is None else "reached" if value <= limit else "not reached"
+                cell = f" ({self.cells[key, tool]})" if value is not None else ""
+                exactly = ", `--memory exact`" if tool == EXACT else ""
+                yield f"- {goal.what}{exactly}: goal ≤ {limit:g}{goal.unit}: **{verdict}**{cell}"
 
 
-def churn_ratios(bare, tools, folder, seconds, runs, threads=1):
-    """{tool: median of paired ratios of wall time}"""
-    rounds = run_churn(bare, folder, 0, seconds, threads)["loops"]
-    ratios = {}
-    for _ in range(runs):
-        base = run_churn(bare, folder, rounds, 0, threads)["wall_s"]
-        for tool in list(tools):
-            spent = run_churn(tool, folder, rounds, 0, threads)
-            if spent is None:
-                tools = [other for other in tools if other is not tool]
-            else:
-                ratios.setdefault(tool.name, []).append(spent["wall_s"] / base)
-    return {name: statistics.median(values) for name, values in ratios.items()}
+@dataclass
+class Bench:
+    context: object
+    interpreter: object
+    folder: str
+    plan: Plan
+    table: Table
+
+    def ours(self, interpreter=None):
+        python = interpreter or self.interpreter
+        exact = launchers.strobe(self.context, python, self.folder, EXACT, ("--memory", "exact"))
+        return [launchers.strobe(self.context, python, self.folder), exact]
+
+    def peers(self):
+        """[(interpreter, [launcher, ...]), ...]: Fil has no wheels for the newest ones, and wants the system's libc."""
+        found = [(self.interpreter, launchers.memory_peers(self.interpreter, self.folder))]
+        if launchers.fil(self.interpreter, self.folder) is None:
+            older = interpreters.pick(version=(3, 13), shared=True) or interpreters.pick(version=(3, 13))
+            fil = launchers.fil(older, self.folder) if older is not None else None
+            if fil is not None:
+                found.append((older, [dataclasses.replace(fil, name=f"Fil ({older.minor})")]))
+        return found
+
+    def groups(self):
+        """All tools, ours first: [(bare, tools, whether they are ours), ...]"""
+        yield launchers.bare(self.interpreter), self.ours(), True
+        for interpreter, tools in self.peers():
+            yield launchers.bare(interpreter), tools, False
+
+    def run(self, launcher, program, result, *arguments):
+        """What a program of bench/programs/ wrote to the file `result`; None when it did not run."""
+        path = Path(self.folder) / result
+        path.unlink(missing_ok=True)
+        command = launcher.command(FOLDER / program, *arguments, path)
+        start = time.monotonic()
+        status = launchers.run_command(command, launcher.environment, self.folder, self.plan.limit_s)
+        try:
+            written = json.loads(path.read_text()) if status == 0 else None
+        except (OSError, ValueError):
+            written = None
+        if written is None:
+            ended = f"ended with {status}" if status is not None else f"was given up after {time.monotonic() - start:.0f} s"
+            print(f"{program}: {launcher.name} {ended}", file=sys.stderr, flush=True)
+        return written
+
+    def churn(self, launcher, rounds, seconds=0.0, threads=0):
+        return self.run(launcher, "churn.py", "churn.json", rounds, seconds, threads)
+
+    def rounds_of(self, bare):
+        calibrated = self.churn(bare, 0, self.plan.churn_seconds)
+        return max(1, calibrated["loops"]) if calibrated is not None else None
 
 
-def count_instructions(interpreter, folder, rounds, environment):
-    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", interpreter.path, FOLDER / "churn.py"]
-    command = [*map(str, command), str(rounds), "0", "1", f"{folder}/churn.json"]
-    answer = subprocess.run(command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True, check=True)
-    return int(re.search(r"Collected : (\d+)", answer.stderr)[1])
+# --- The ten programs ---
 
 
-def instruction_ratio(context, interpreter, folder):
-    """Of the rounds alone. valgrind starts no process of its own, so the agent is loaded by hand, and nobody reads what it
-    tells."""
-    agent = {"LD_PRELOAD": context.tool("libstrobe-agent.so"), "STROBE_AGENT_FOLDER": folder}
-    agent["STROBE_AGENT_MEMORY_STRIDE_BYTES"] = str(512 << 10)
-    grown = []
-    for environment in ({}, agent):
-        few, many = (count_instructions(interpreter, folder, rounds, environment) for rounds in CHURN_ROUNDS)
-        grown.append(many - few)
-    return grown[1] / grown[0]
-
-
-def private_bytes(launcher, folder, objects):
-    result = Path(folder) / "live.json"
-    command = launcher.command(FOLDER / "live_objects.py", objects, result)
-    if launchers.run_command(command, launcher.environment, folder, LIMIT_S) != 0:
-        return None
-    return json.loads(result.read_text())["private_bytes"]
-
-
-def median_private_bytes(launcher, folder, objects):
-    sizes = [private_bytes(launcher, folder, objects) for _ in range(MEMORY_RUNS)]
-    return None if None in sizes else statistics.median(sizes)
-
-
-def object_costs(bare, tools, folder):
-    """{tool: (bytes for each object, fixed MB)}"""
-    base = [median_private_bytes(bare, folder, count) for count in (0, OBJECTS)]
-    costs = {}
-    for tool in tools:
-        sizes = [median_private_bytes(tool, folder, count) for count in (0, OBJECTS)]
-        if None not in sizes:
-            fixed = sizes[0] - base[0]
-            costs[tool.name] = ((sizes[1] - base[1] - fixed) / OBJECTS, fixed / 1e6)
-    return costs
-
-
-def size_of(folder, name):
-    written = {STROBE: "strobe.strobe", EXACT: "strobe.strobe", "Scalene": "scalene.json", "Fil": "fil"}
-    path = Path(folder) / written.get(name, "memray.bin")
-    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.exists())
-
-
-def capture_sizes(tools, folder, plan):
-    """{tool: (MB, seconds)}"""
-    sizes = {}
-    for tool in tools:
-        if tool.name == "tracemalloc":
-            continue
-        seconds = plan.capture_seconds if tool.name in (STROBE, EXACT) else plan.peer_capture_seconds
-        if run_churn(tool, folder, 0, seconds, 1) is not None:
-            sizes[tool.name] = (size_of(folder, tool.name) / 1e6, seconds)
-    return sizes
-
-
-def program_ratios(bare, tools, interpreter, folder, plan):
+def program_ratios(bare, tools, package_folder, programs, rounds):
     """{tool: [(program, ratio), ...]}"""
-    package_folder = packages.folder("programs", interpreter)
     ratios = {}
-    if package_folder is None:
-        return ratios
-    for program in run_slow_down.PROGRAMS:
-        able = tools if program in plan.peer_programs else tools[:1]
-        counts = {tool.name: plan.strobe_rounds if tool.name == STROBE else plan.program_rounds for tool in able}
+    for program in programs:
+        counts = {tool.name: rounds for tool in tools}
         words = run_slow_down.PROGRAMS[program]
-        found = turns.compare(bare, able, package_folder, words, run_slow_down.TURN_S, counts)
+        found = turns.compare(bare, tools, package_folder, words, run_slow_down.TURN_S, counts)
         for name, pairs in found.items():
             if pairs:
                 ratios.setdefault(name, []).append((program, run_slow_down.ratio(pairs, "wall_s")))
     return ratios
 
 
-class Table:
-    """Cells by goal and tool."""
-
-    def __init__(self):
-        self.cells = {}
-        self.values = {}
-
-    def put(self, goal, tool, value, more="", digits=2):
-        self.values[goal, tool] = value
-        self.cells[goal, tool] = f"{value:.{digits}f}{GOALS[goal][2]}{more}"
-
-    def rows(self, names):
-        for goal, (what, limit, unit) in GOALS.items():
-            tool = EXACT if goal == "exact" else STROBE
-            reached = "" if (goal, tool) not in self.values else ("yes" if self.values[goal, tool] <= limit else "**no**")
-            first = self.cells.get((goal, tool), "")
-            others = [self.cells.get((goal, name), "") for name in names]
-            yield [what, f"{limit:g}{unit}", first, reached, *others]
-
-
-def timed(parts, name, function, *arguments):
-    start = time.monotonic()
-    result = function(*arguments)
-    parts[name] = parts.get(name, 0) + time.monotonic() - start
-    return result
-
-
-def measure(context, interpreter, free_threaded, folder, plan, parts):
-    table, bare = Table(), launchers.bare(interpreter)
-    tools = launchers.of_memory(context, interpreter, folder)
-    for name, by_program in timed(parts, "programs", program_ratios, bare, tools, interpreter, folder, plan).items():
-        worst = max(by_program, key=lambda pair: pair[1])
-        few = f" (of {len(by_program)})" if len(by_program) < len(run_slow_down.PROGRAMS) else ""
-        table.put("median", name, statistics.median(value for _, value in by_program), few)
-        table.put("worst", name, worst[1], f" ({worst[0]})")
-    help_text = subprocess.run([context.strobe, "run", "--help"], stdout=subprocess.PIPE, text=True).stdout
-    churning = list(tools)
-    if "--memory" in help_text:
-        churning.append(launchers.strobe(context, interpreter, folder, EXACT, ("--memory", "exact")))
-    ratios = timed(parts, "churn", churn_ratios, bare, churning, folder, plan.churn_seconds, plan.churn_runs)
-    for name, value in ratios.items():
-        table.put("exact" if name == EXACT else "churn", name, value, digits=3)
-    try:
-        value = timed(parts, "callgrind", instruction_ratio, context, interpreter, folder)
-        table.put("instructions", STROBE, value, digits=3)
-    except (OSError, subprocess.CalledProcessError) as reason:
-        print(f"callgrind: {reason}", file=sys.stderr)
-    for goal, one in ("threads", interpreter), ("free", free_threaded):
-        if one is None:
+def measure_programs(bench):
+    every, plan = run_slow_down.PROGRAMS, bench.plan
+    groups = [(bench.interpreter, bench.ours()[:1], every, plan.program_rounds)]
+    groups += [(interpreter, tools, plan.peer_programs, plan.peer_rounds) for interpreter, tools in bench.peers()]
+    for interpreter, tools, programs, rounds in groups:
+        for goal in ("median", "worst"):
+            bench.table.expect(goal, tools)
+        package_folder = packages.folder("programs", interpreter)
+        if package_folder is None:
             continue
-        bare_one = launchers.bare(one)
-        own = [launchers.strobe(context, one, folder), launchers.tracemalloc(one)]
-        few, many = (
-            timed(parts, "threads", churn_ratios, bare_one, own, folder, plan.churn_seconds / count, plan.churn_runs, count)
-            for count in THREADS
-        )
-        for name in few:
-            if name in many:
-                table.put(goal, name, many[name] / few[name], f" ({many[name]:.3f}/{few[name]:.3f})", digits=3)
-    for name, (each, fixed) in timed(parts, "objects", object_costs, bare, tools, folder).items():
-        table.put("object", name, each, digits=3)
-        table.put("fixed", name, fixed, digits=1)
-    for name, (size, seconds) in timed(parts, "capture", capture_sizes, tools, folder, plan).items():
-        table.put("capture", name, size, "" if seconds == 60 else f" in {seconds} s")
-    return table, [tool.name for tool in tools[1:]]
+        found = program_ratios(launchers.bare(interpreter), tools, package_folder, programs, rounds)
+        for name, by_program in found.items():
+            program, worst = max(by_program, key=lambda pair: pair[1])
+            few = f" (of {len(by_program)})" if len(by_program) < len(every) else ""
+            bench.table.put("median", name, statistics.median(value for _, value in by_program), few)
+            bench.table.put("worst", name, worst, f" ({program})")
+
+
+# --- Small objects that come and go ---
+
+
+def measure_churn(bench):
+    """Medians of paired ratios of wall time."""
+    for bare, tools, is_ours in bench.groups():
+        bench.table.expect("churn", tools)
+        rounds = bench.rounds_of(bare)
+        ratios, running = {}, list(tools) if rounds is not None else []
+        for _ in range(bench.plan.churn_runs if is_ours else bench.plan.peer_runs):
+            base = bench.churn(bare, rounds) if running else None
+            for tool in list(running) if base is not None else []:
+                spent = bench.churn(tool, rounds)
+                if spent is None:
+                    running.remove(tool)
+                else:
+                    ratios.setdefault(tool.name, []).append(spent["wall_s"] / base["wall_s"])
+        for name, values in ratios.items():
+            bench.table.put("churn", name, statistics.median(values))
+
+
+def count_instructions(bench, rounds, environment):
+    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", bench.interpreter.path]
+    command += [*map(str, (FOLDER / "churn.py", rounds, 0, 0)), f"{bench.folder}/churn.json"]
+    environment = {**os.environ, "PYTHONHASHSEED": "0", **environment}
+    answer = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=True)
+    return int(re.search(r"Collected : (\d+)", answer.stderr)[1])
+
+
+def measure_instructions(bench):
+    """Of the rounds alone. valgrind starts no process of its own, so the agent is loaded by hand, and nobody reads what it
+    tells."""
+    agent = {"LD_PRELOAD": bench.context.tool("libstrobe-agent.so"), "STROBE_AGENT_FOLDER": bench.folder}
+    strides = {STROBE: 512 << 10, EXACT: 1}
+    bench.table.expect("instructions", bench.ours())
+    grown = {}
+    for name in (None, *strides):
+        environment = {**agent, "STROBE_AGENT_MEMORY_STRIDE_BYTES": str(strides[name])} if name else {}
+        try:
+            few, many = (count_instructions(bench, rounds, environment) for rounds in bench.plan.rounds_counted)
+        except (OSError, TypeError, subprocess.CalledProcessError) as reason:
+            print(f"callgrind, {name or 'bare'}: {reason}", file=sys.stderr, flush=True)
+            continue
+        grown[name] = many - few
+        if name and grown.get(None, 0) > 0:
+            bench.table.put("instructions", name, grown[name] / grown[None])
+
+
+# --- Several threads ---
+
+
+def thread_ratios(bench, bare, tools, rounds):
+    """{tool: [(slow-down with one thread, with many), ...]}, paired: what else the machine does falls on both."""
+    found = {}
+    running = list(tools)
+    for _ in range(bench.plan.churn_runs):
+        bases = [bench.churn(bare, max(1, rounds // count), threads=count) for count in THREADS]
+        for tool in list(running) if None not in bases else []:
+            spent = [bench.churn(tool, max(1, rounds // count), threads=count) for count in THREADS]
+            if None in spent:
+                running.remove(tool)
+            else:
+                slow_downs = tuple(watched["wall_s"] / base["wall_s"] for watched, base in zip(spent, bases))
+                found.setdefault(tool.name, []).append(slow_downs)
+    return found
+
+
+def measure_threads(bench, goal, interpreter):
+    bare, tools = launchers.bare(interpreter), [*bench.ours(interpreter), launchers.tracemalloc(interpreter)]
+    bench.table.expect(goal, tools)
+    rounds = bench.rounds_of(bare)
+    for name, pairs in thread_ratios(bench, bare, tools, rounds).items() if rounds is not None else ():
+        one, many = (statistics.median(pair[index] for pair in pairs) for index in (0, 1))
+        bench.table.put(goal, name, statistics.median(many / one for one, many in pairs), f" ({many:.3f}/{one:.3f})")
+
+
+# --- Memory ---
+
+
+def median_dirty_bytes(bench, launcher, objects, runs):
+    sizes = []
+    for _ in range(runs):
+        told = bench.run(launcher, "live_objects.py", "live.json", objects)
+        if told is None:
+            return None
+        sizes.append(told["dirty_bytes"])
+    return statistics.median(sizes)
+
+
+def measure_objects(bench):
+    for bare, tools, is_ours in bench.groups():
+        runs = bench.plan.memory_runs if is_ours else bench.plan.peer_memory_runs
+        for goal in ("object", "fixed"):
+            bench.table.expect(goal, tools)
+        base = [median_dirty_bytes(bench, bare, count, bench.plan.memory_runs) for count in (0, OBJECTS)]
+        for tool in tools if None not in base else []:
+            none = median_dirty_bytes(bench, tool, 0, runs)
+            many = median_dirty_bytes(bench, tool, OBJECTS, runs) if none is not None else None
+            if many is not None:
+                fixed = none - base[0]
+                bench.table.put("object", tool.name, (many - base[1] - fixed) / OBJECTS)
+                bench.table.put("fixed", tool.name, fixed / 1e6)
+
+
+def size_of(folder, name):
+    """None: there is nothing."""
+    written = {STROBE: "strobe.strobe", EXACT: "strobe.strobe", "Scalene": "scalene.json"}
+    path = Path(folder) / (written.get(name) or ("fil" if name.startswith("Fil") else "memray.bin"))
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.exists()) or None
+
+
+def measure_captures(bench):
+    plan = bench.plan
+    for _, tools, is_ours in bench.groups():
+        writing = [tool for tool in tools if tool.name != "tracemalloc"]
+        bench.table.expect("capture", writing)
+        for tool in writing:
+            seconds = plan.exact_capture_seconds if tool.name == EXACT else plan.capture_seconds
+            seconds = seconds if is_ours else plan.peer_capture_seconds
+            size = size_of(bench.folder, tool.name) if bench.churn(tool, 0, seconds) is not None else None
+            if size is not None:
+                bench.table.put("capture", tool.name, size / 1e6, "" if seconds == 60 else f" in {seconds} s")
+
+
+# --- All ---
+
+
+def measure_parts(bench, free_threaded):
+    """Seconds that each part took."""
+    parts = {
+        "programs": lambda: measure_programs(bench),
+        "churn": lambda: measure_churn(bench),
+        "callgrind": lambda: measure_instructions(bench),
+        "threads": lambda: measure_threads(bench, "threads", bench.interpreter),
+        "threads without GIL": lambda: free_threaded and measure_threads(bench, "free", free_threaded),
+        "objects": lambda: measure_objects(bench),
+        "capture": lambda: measure_captures(bench),
+    }
+    took = {}
+    for name, measure in parts.items():
+        start = time.monotonic()
+        measure()
+        took[name] = time.monotonic() - start
+        print(f"{name}: {took[name]:.0f} s", file=sys.stderr, flush=True)
+    return took
+
+
+def legend(bench, free_threaded, took):
+    plan = bench.plan
+    versions = [peers.pinned(name) for name in ("scalene", "memray", "fil")]
+    free = f", free-threaded {free_threaded.version_text}" if free_threaded else ""
+    spent = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items())
+    return (
+        f"CPython {bench.interpreter.version_text}{free}; {', '.join(versions)}. All tools with their defaults. Times under the tool "
+        f"to times without, by turns, medians: of {plan.program_rounds} turns of {run_slow_down.TURN_S:g} s of each program (others' of "
+        f"{plan.peer_rounds}), of {plan.churn_runs} of {plan.churn_seconds:g} s of the churn (others' of {plan.peer_runs}). Worst: which "
+        f"program it is stands beside it. Memory: what the process itself has written to, with no object and with {OBJECTS:,} floats. "
+        f"This took: {spent}."
+    )
 
 
 def run(context):
     interpreter = interpreters.pick(version=(3, 14)) or interpreters.pick()
     free_threaded = next((one for one in interpreters.one_of_each() if one.free_threaded), None)
-    plan, parts = Plan(context), {}
     with tempfile.TemporaryDirectory() as folder:
-        table, names = measure(context, interpreter, free_threaded, folder, plan, parts)
-    head = ["what", "goal: at most", "strobe", "reached", *names]
-    took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in parts.items())
+        bench = Bench(context, interpreter, folder, Plan(context), Table())
+        took = measure_parts(bench, free_threaded)
+        names = [tool.name for _, tools, _ in bench.groups() for tool in tools]
+    head = ["what", "goal: at most", *names]
     return [
-        *figures.table(head, table.rows(names)),
+        *figures.table(head, bench.table.rows(names)),
         "",
-        f"CPython {interpreter.version_text}"
-        + (f", free-threaded {free_threaded.version_text}" if free_threaded else "")
-        + f". Times under the tool to times without, by turns, medians: of {plan.program_rounds} runs of "
-        f"{plan.program_seconds:g} s of each program (strobe's of {plan.strobe_rounds}), of {plan.churn_runs} of the churn. Worst: which "
-        "program it is stands beside it. Memory: private pages of the process that it has written to, with no object and with two million floats. "
-        f"All tools with their defaults. This took: {took}.",
+        legend(bench, free_threaded, took),
+        "",
+        *bench.table.verdicts(),
     ]

@@ -120,10 +120,9 @@ def fil(interpreter, folder):
     return Launcher("Fil", words, {"PYTHONPATH": str(found)})
 
 
-def of_memory(context, interpreter, folder):
-    """All that tell of memory and run here, strobe first."""
+def memory_peers(interpreter, folder):
+    """All others that tell of memory and run here."""
     found = [
-        strobe(context, interpreter, folder),
         scalene_memory(interpreter, folder),
         memray(interpreter, folder, False),
         memray(interpreter, folder, True),

@@ -1,5 +1,6 @@
 """Packages for interpreters that have no pip: wheels from PyPI, unpacked into a folder each, beside the test environment."""
 
+import functools
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from harness.peers import TOP, VENV
 REQUIREMENTS = TOP / "bench"
 
 
+@functools.cache
 def folder(name, interpreter):
     """Where the packages of bench/requirements-NAME.txt lie for this interpreter, installed at the first call; None when
     they are not to be had for it."""

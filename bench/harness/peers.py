@@ -25,6 +25,12 @@ def version(*command):
     return found[0] if answer.returncode == 0 and found else None
 
 
+def pinned(name):
+    """What bench/requirements-NAME.txt asks for, in words: "memray 1.20.0"."""
+    lines = (TOP / "bench" / f"requirements-{name}.txt").read_text().splitlines()
+    return next(line for line in lines if "==" in line).replace("==", " ")
+
+
 def describe(strobe):
     """One phrase for each tool that runs here."""
     told = [f"strobe {version(strobe, '--version')}"]

@@ -2,7 +2,7 @@
 
 usage: churn.py ROUNDS SECONDS THREADS RESULT
 
-Each thread does so many rounds, or, when ROUNDS is 0, as many as take SECONDS. Writes {"loops", "wall_s", "cpu_s"} of the
+Each thread, or the main one when THREADS is 0, does so many rounds, or, when ROUNDS is 0, as many as take SECONDS. Writes {"loops", "wall_s", "cpu_s"} of the
 rounds alone to the file RESULT, `loops` of one thread.
 """
 
@@ -41,7 +41,7 @@ def churn(rounds, end):
 def main():
     rounds, seconds, count, result = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     wall, cpu = time.perf_counter(), time.process_time()
-    done = []
+    done = [churn(rounds, wall + seconds)] if count == 0 else []
     threads = [threading.Thread(target=lambda: done.append(churn(rounds, wall + seconds))) for _ in range(count)]
     for thread in threads:
         thread.start()

@@ -45,7 +45,8 @@ static struct exact_thread *make(struct wire_region *region) {
     exact->current_state = python->current_state;
     exact->fields = sites_fields_of(&python->layout);
     exact->first_listed = EXACT_LAST;
-    exact->leaf_base = 1;
+    for (size_t i = 0; i < EXACT_LEAVES; i++)
+        exact->leaves[i].base = 1;
     return exact;
 }
 
@@ -179,15 +180,13 @@ void exact_note_given(struct wire_region *region, const struct heap_block *block
 
 /* --- The quick way. --- */
 
-/* The entry of an address, if that is in another leaf than the one before. The thread is busy. */
+/* The entry of an address whose leaf was not looked at lately. The thread is busy. */
 static blocks_entry *turn_leaf(struct exact_thread *exact, uint64_t address, bool make_it) {
-    uint64_t in_region = BLOCKS_REGION_BYTES - BLOCKS_GRANULE_BYTES;
     int error = errno;
     blocks_entry *entry = blocks_find(address, make_it);
-    if (entry != NULL) {
-        exact->leaf_base = address & ~in_region;
-        exact->leaf = entry - (address & in_region) / BLOCKS_GRANULE_BYTES;
-    }
+    if (entry != NULL)
+        exact->leaves[exact_leaf_index(address)] =
+            (struct exact_leaf){exact_leaf_base(address), entry - address % BLOCKS_REGION_BYTES / BLOCKS_GRANULE_BYTES};
     errno = error;
     return entry;
 }

@@ -13,6 +13,7 @@
 enum {
     EXACT_CELLS_IN_PAGE = 512,
     EXACT_PAGES = BLOCKS_MAX_SITES / EXACT_CELLS_IN_PAGE,
+    EXACT_LEAVES = 8,
     EXACT_MEMO_BITS = 9,
     EXACT_MEMO_SHIFT = 8, /* of their size */
     EXACT_MEMO_CALLERS = 28,
@@ -51,8 +52,11 @@ struct exact_thread {
     struct sites_fields fields;
     uint32_t first_listed; /* as a cell's next */
     uint64_t newest;       /* the block that was given out last */
-    uint64_t leaf_base;    /* of the region of blocks that were looked at last: 1 when there is none */
-    blocks_entry *leaf;
+    /* Of regions of blocks that were looked at lately. */
+    struct exact_leaf {
+        uint64_t base; /* 1, where no block is: none */
+        blocks_entry *entries;
+    } leaves[EXACT_LEAVES];
     struct exact_memo memos[1 << EXACT_MEMO_BITS];
     struct sites sites;
     struct exact_cell *pages[EXACT_PAGES];
@@ -80,12 +84,22 @@ static inline void exact_end_quick(void) {
     busy_flag = false;
 }
 
-/* The entry of an address in the leaf that was looked at last; NULL: it is in another one. */
+/* Where the leaf of an address is, if it is known. */
+static inline size_t exact_leaf_index(uint64_t address) {
+    return address / BLOCKS_REGION_BYTES % EXACT_LEAVES;
+}
+
+/* What all addresses of its leaf have in common. Odd granules have leaves of their own. */
+static inline uint64_t exact_leaf_base(uint64_t address) {
+    return address & ~(uint64_t)(BLOCKS_REGION_BYTES - BLOCKS_GRANULE_BYTES);
+}
+
+/* The entry of an address in a leaf that was looked at lately; NULL: it is in another one. */
 static inline blocks_entry *exact_entry_nearby(const struct exact_thread *exact, uint64_t address) {
-    uint64_t in_region = BLOCKS_REGION_BYTES - BLOCKS_GRANULE_BYTES;
-    if (__builtin_expect((address & ~in_region) != exact->leaf_base, 0))
+    const struct exact_leaf *leaf = &exact->leaves[exact_leaf_index(address)];
+    if (__builtin_expect(exact_leaf_base(address) != leaf->base, 0))
         return NULL;
-    return &exact->leaf[(address & in_region) / BLOCKS_GRANULE_BYTES];
+    return &leaf->entries[address % BLOCKS_REGION_BYTES / BLOCKS_GRANULE_BYTES];
 }
 
 static inline struct exact_memo *exact_memo(struct exact_thread *exact, uint64_t place, uint64_t frame) {

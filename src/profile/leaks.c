@@ -7,7 +7,8 @@ enum {
     WINDOW_MOMENTS = 4,
     MIN_WINDOWS = 12,
     MAX_WINDOWS = LEAK_MOMENTS / WINDOW_MOMENTS,
-    MIN_SPAN_S = 2, /* what is shorter may as well be building what it needs */
+    MIN_SPAN_S = 2,         /* what is shorter may as well be building what it needs, */
+    MIN_SPAN_OF_FEW_S = 10, /* and where it is one text or table that grows, so may what is longer */
     MIN_RISES = 5,
     MIN_GROWTH_BYTES = 1 << 20,
     MIN_SURVIVORS = 5,
@@ -117,10 +118,17 @@ static bool goes_on(const struct leak_evidence *evidence) {
     return rises > 0 && (pause_ns <= MAX_PAUSE * span_ns / (double)rises || pause_ns <= MAX_PAUSE_SHARE * span_ns);
 }
 
-/* Of a single block that grows, of what is replaced by something larger, there are no more survivors than before. */
+static double span_of(const struct leak_evidence *evidence) {
+    return evidence->count > 0 ? (double)(evidence->times_ns[evidence->count - 1] - evidence->times_ns[0]) : 0;
+}
+
+/* Of a single block that grows, of what is replaced by something larger, there are no more survivors than before. That
+ * is how a text is built, too. */
 static bool survivors_grow(const struct leak_evidence *evidence) {
     double all = (double)evidence->survivors, mid = (double)evidence->survivors_mid;
-    return all >= MIN_SURVIVORS && mid >= MIN_HALF * all && all - mid >= MIN_HALF * all;
+    if (all < MIN_SURVIVORS || all - mid < MIN_HALF * all)
+        return span_of(evidence) >= MIN_SPAN_OF_FEW_S * 1e9;
+    return mid >= MIN_HALF * all;
 }
 
 static void count_rises(const uint64_t *floors, size_t count, struct leak_verdict *verdict) {
@@ -153,10 +161,6 @@ static struct leak_evidence without_start(const struct leak_evidence *evidence) 
         rest.count--;
     }
     return rest;
-}
-
-static double span_of(const struct leak_evidence *evidence) {
-    return evidence->count > 0 ? (double)(evidence->times_ns[evidence->count - 1] - evidence->times_ns[0]) : 0;
 }
 
 static bool is_worth_judging(const struct leak_evidence *all, const struct leak_evidence *evidence) {

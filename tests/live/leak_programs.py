@@ -2,16 +2,19 @@
 are called again and again; a line that leaks ends in `#leak`."""
 
 SECONDS = 3.2
+# One block that grows for less than ten seconds is none.
+MOST_SECONDS = 8
+CONTAINER_SECONDS = 11.5
 
 HEAD = f"""
 import collections, functools, gc, os, threading, time
 
-def steps(pause=0.02):
+def steps(pause=0.02, seconds=None):
     '''How far the program is, from 0 to 1.'''
     start = time.monotonic()
     # Of a process's life its start is a small part, also on a busy machine.
     started = float(open('/proc/self/stat').read().rpartition(')')[2].split()[19]) / os.sysconf('SC_CLK_TCK')
-    seconds = max({SECONDS}, 6 * (time.clock_gettime(time.CLOCK_BOOTTIME) - started))
+    seconds = seconds or min(max({SECONDS}, 6 * (time.clock_gettime(time.CLOCK_BOOTTIME) - started)), {MOST_SECONDS})
     while time.monotonic() - start < seconds:
         yield (time.monotonic() - start) / seconds
         time.sleep(pause)
@@ -408,5 +411,23 @@ tables = load()
 for at in steps():
     if at > 0.25:
         handle()
+""",
+}
+
+# No new objects: one block that grows, and grows.
+CONTAINERS = {
+    "a list of nothing": f"""
+seen = []
+def note():
+    seen.extend([None] * 30_000) #leak
+for at in steps(0.02, {CONTAINER_SECONDS}):
+    note()
+""",
+    "a buffer that is never read": f"""
+buffer, chunk = bytearray(), bytes(150_000)
+def receive():
+    buffer.extend(chunk) #leak
+for at in steps(0.02, {CONTAINER_SECONDS}):
+    receive()
 """,
 }

@@ -5,7 +5,7 @@ import subprocess
 
 import numpy_packages
 import pytest
-from memory_reports import MIB, STRIDE, runner
+from memory_reports import BESIDE_BYTES, MIB, runner
 
 
 @pytest.fixture
@@ -31,7 +31,29 @@ def test_lines_by_turns(python, run):
         # 8.7 % when strobe is never late.
         assert report.assert_near(mark, "alloc", 301 * 524288) < 0.15 * 301 * 524288
     for mark in ("three", "four"):
-        assert report.rows[mark]["alloc_bytes"] == pytest.approx(31 * 1048584, abs=2 * STRIDE)
+        report.assert_exact(mark, "alloc", 31 * 1048584)
+
+
+# Lines of which some 4 samples are to be expected, and some 16.
+FEW, MANY = 52, 209
+LINES = [(f"few{i}", FEW) for i in range(200)] + [(f"many{i}", MANY) for i in range(50)]
+# Of 250. The margins that are told hold for 98 % and more of those with few samples, as they are wide, and for 97.1 % of the
+# others: 5.5 lines miss, and more than 17 do in one run of 50,000 (Poisson). Were they those of normal deviates, they would
+# hold for 91 % and 94.3 %, and 22 lines miss. Where strobe does not get to run, fewer samples stand for more each.
+MOST_MISSES = 17
+
+
+def test_margins(python, run):
+    """The interval that is told has the truth in it for 19 lines in 20."""
+    code = "".join(f"time.sleep(0.002)\nfor i in range({count}): bytes(40009) #{mark}\n" for mark, count in LINES)
+    report = run(python, "import time\n" + code)
+    told = [(mark, count * 40042, report.rows[mark]) for mark, count in LINES if mark in report.rows]
+    missed = [
+        (mark, row["alloc_bytes"], row["alloc_bytes_margin"])
+        for mark, expected, row in told
+        if abs(row["alloc_bytes"] - expected) > row["alloc_bytes_margin"]
+    ]
+    assert len(told) > 100 and len(missed) <= MOST_MISSES, (len(told), missed)
 
 
 THREADS = """
@@ -53,9 +75,8 @@ def test_threads(python, run):
     """What is exact is so in any number of threads."""
     report = run(python, THREADS)
     for count in (1, 2, 4, 8):
-        total = report.rows[f"by{count}"]["total_alloc_bytes"]
-        assert total == pytest.approx(count * 29 * 1048584, abs=(2 + count) * STRIDE), count
-    assert report.rows["work"]["alloc_bytes"] == pytest.approx(15 * 29 * 1048584, abs=15 * STRIDE)
+        report.assert_exact(f"by{count}", "total_alloc", count * 29 * 1048584, small_bytes=count * BESIDE_BYTES)
+    report.assert_exact("work", "alloc", 15 * 29 * 1048584, small_bytes=15 * BESIDE_BYTES)
 
 
 TOUCHED = """
@@ -72,8 +93,8 @@ def test_touched(any_python, run, percent):
     """Allocated is what was asked for, resident what was touched of it."""
     touched = (1 << 29) * percent // 100
     report = run(any_python, TOUCHED, env={"TOUCHED": str(touched)})
-    for measure in ("alloc_bytes", "peak_bytes", "live_bytes"):
-        assert report.rows["kept"][measure] == pytest.approx(1 << 29, abs=STRIDE), measure
+    for measure in ("alloc", "peak", "live"):
+        report.assert_exact("kept", measure, 1 << 29)
     assert 1 << 29 <= report.memory["peak_bytes"] <= (1 << 29) + 16 * MIB
     assert touched <= report.memory["resident_bytes"] <= touched + 24 * MIB
 
@@ -129,10 +150,10 @@ def test_numpy(python, run):
     expected = {"ones": one, "temporaries": 2 * one, "copy": one, "parts": 4 * 8 * 3500009}
     expected |= {"small": 8 * 1000003, "resize": 8 * 2000014}
     for mark, size in expected.items():
-        assert report.rows[mark]["alloc_bytes"] == pytest.approx(size, rel=0.02, abs=STRIDE), mark
+        report.assert_exact(mark, "alloc", size)
     # BLAS has a buffer of its own.
     assert 8 * 1009 * 1009 <= report.rows["product"]["alloc_bytes"]
     assert report.rows["product"]["peak_bytes"] >= 8 * 1009 * 1009
     for mark in ("out", "views"):
-        assert mark not in report.rows or report.rows[mark]["alloc_bytes"] <= STRIDE, mark
-    assert report.rows["parts"]["peak_bytes"] == pytest.approx(expected["parts"], abs=STRIDE)
+        report.assert_exact(mark, "alloc", 0)
+    report.assert_exact("parts", "peak", expected["parts"])

@@ -62,18 +62,17 @@ def test_lines(python, run):
     report.assert_near("kept", "peak", 601 * (40009 + head), slack=list_bytes)
     report.assert_near("brief", "alloc", 401 * (60013 + head))
     assert report.rows["brief"]["live_bytes"] == 0 and report.rows["brief"]["peak_bytes"] <= 2 * STRIDE
-    # What is exact may have a small block beside it (a bytearray's own, a list's) that is sampled.
-    assert report.rows["exact"]["alloc_bytes"] == pytest.approx(17 * 2097170, abs=2 * STRIDE)
-    assert report.rows["list"]["alloc_bytes"] == pytest.approx(8 * 786433, abs=STRIDE)
-    assert report.rows["list"]["live_bytes"] == 0
-    assert report.rows["peak"]["peak_bytes"] == pytest.approx(67108880, abs=STRIDE)
-    assert report.rows["below"]["alloc_bytes"] == pytest.approx(33554468, abs=STRIDE)
-    assert report.rows["below"].get("peak_bytes", 0) <= STRIDE
+    report.assert_exact("exact", "alloc", 17 * 2097170)
+    report.assert_exact("list", "alloc", 8 * 786433)
+    report.assert_exact("list", "live", 0)
+    report.assert_exact("peak", "peak", 67108880)
+    report.assert_exact("below", "alloc", 33554468)
+    report.assert_exact("below", "peak", 0)
     assert 67108879 + 601 * 40009 <= report.memory["peak_bytes"] <= 67108879 + 601 * 40009 + 16 * MIB
     report.assert_near("thread", "alloc", 3 * 401 * (50021 + head))
     # The child did not finalise: what it held when it was killed is live.
-    for measure in ("alloc_bytes", "live_bytes", "peak_bytes"):
-        assert report.rows["child"][measure] == pytest.approx(7 * 3145740, abs=STRIDE), measure
+    for measure in ("alloc", "live", "peak"):
+        report.assert_exact("child", measure, 7 * 3145740)
     (child,) = [process for process in report.report["processes"] if process["pid"] != report.report["pid"]]
     assert child["memory"]["inherited_bytes"] >= 601 * 40009
     assert child["memory"]["peak_bytes"] - child["memory"]["inherited_bytes"] >= 7 * 3145739
@@ -120,8 +119,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_killed(python, run):
     """The profile up to that instant is there, with what lived."""
     report = run(python, KILLED, status=128 + signal.SIGKILL)
-    for measure in ("alloc_bytes", "live_bytes", "peak_bytes"):
-        assert report.rows["kept"][measure] == pytest.approx(31 * 1048584, abs=STRIDE), measure
+    for measure in ("alloc", "live", "peak"):
+        report.assert_exact("kept", measure, 31 * 1048584)
     # mimalloc has size classes up to a quarter apart.
     taken = 31 * 1048583 * (1.25 if python.free_threaded else 1)
     assert 31 * 1048583 <= report.memory["peak_bytes"] <= taken + 16 * MIB
@@ -164,9 +163,9 @@ def test_numpy(python, run):
     report = run(python, NUMPY, "--exclude", f"{folder}/*", env={"PYTHONPATH": str(folder)})
     allocated = {"ones": 8 * 1000003, "small": 4 * 1000003, "sum": 11 * 8 * 1000003, "zeros": 8 * 16777259}
     for mark, expected in allocated.items():
-        assert report.rows[mark]["alloc_bytes"] == pytest.approx(expected, abs=2 * STRIDE), mark
+        report.assert_exact(mark, "alloc", expected)
     for mark in ("inplace", "view"):
-        assert mark not in report.rows or report.rows[mark]["alloc_bytes"] <= STRIDE, mark
-    assert report.rows["ones"]["live_bytes"] == pytest.approx(8 * 1000003, abs=STRIDE)
-    assert report.rows["zeros"]["peak_bytes"] == pytest.approx(8 * 16777259, abs=STRIDE)
-    assert report.rows["sum"]["live_bytes"] == 0
+        report.assert_exact(mark, "alloc", 0)
+    report.assert_exact("ones", "live", 8 * 1000003)
+    report.assert_exact("zeros", "peak", 8 * 16777259)
+    report.assert_exact("sum", "live", 0)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 enum { MIB = 1 << 20, HISTORIES = 200 };
-static const uint64_t MOMENT_NS = 100000000;
+static const uint64_t MOMENT_NS = 100000000, LONG_MOMENT_NS = 110000000;
 
 struct history {
     uint64_t times_ns[LEAK_MOMENTS];
@@ -18,6 +18,7 @@ struct history {
     uint64_t variance;
     uint64_t survivors, survivors_mid; /* 0: as many as there are MiB */
     bool is_script;
+    bool is_long; /* more than ten seconds */
 };
 
 /* xorshift64 */
@@ -30,7 +31,7 @@ static uint64_t next_random(uint64_t *random) {
 
 static bool judge(struct history *history, struct leak_verdict *verdict) {
     for (size_t i = 0; i < LEAK_MOMENTS; i++)
-        history->times_ns[i] = (i + 1) * MOMENT_NS;
+        history->times_ns[i] = (i + 1) * (history->is_long ? LONG_MOMENT_NS : MOMENT_NS);
     const struct leak_evidence evidence = {
         .times_ns = history->times_ns,
         .bytes = history->bytes,
@@ -198,6 +199,44 @@ static void test_survivors(void **state) {
     assert_false(judge(&history, &verdict));
 }
 
+/* What a list takes into which so much is put at each moment: an eighth more than it needs, whenever it is full. */
+static uint64_t list_bytes(size_t i) {
+    uint64_t needed = (i + 1) * MIB / 2, taken = 4096;
+    while (taken < needed)
+        taken += taken / 8;
+    return taken;
+}
+
+/* One block that grows, or a few, for long: but not when that comes to rest, or when a function gives it back. */
+static void test_containers(void **state) {
+    (void)state;
+    static const uint64_t SURVIVORS[][2] = {{1, 1}, {4, 2}, {100, 100}};
+    for (size_t i = 0; i < sizeof SURVIVORS / sizeof SURVIVORS[0]; i++) {
+        struct history history = {.survivors = SURVIVORS[i][0], .survivors_mid = SURVIVORS[i][1]};
+        struct leak_verdict verdict;
+        for (size_t m = 0; m < LEAK_MOMENTS; m++)
+            history.bytes[m] = list_bytes(m);
+        assert_false(judge(&history, &verdict));
+        history.is_long = true;
+        assert_true(judge(&history, &verdict));
+        assert_true(verdict.rises >= 10 && verdict.likelihood > 0.9);
+        history.is_script = true;
+        assert_false(judge(&history, &verdict));
+        history.is_script = false;
+        history.bytes[LEAK_MOMENTS - 1] = 0;
+        assert_false(judge(&history, &verdict));
+        for (size_t m = 0; m < LEAK_MOMENTS; m++)
+            history.bytes[m] = list_bytes(m < 70 ? m : 70);
+        assert_false(judge(&history, &verdict));
+    }
+    /* All has just come. */
+    struct history history = {.survivors = 100, .survivors_mid = 2, .is_long = true};
+    struct leak_verdict verdict;
+    for (size_t m = 0; m < LEAK_MOMENTS; m++)
+        history.bytes[m] = m * MIB;
+    assert_false(judge(&history, &verdict));
+}
+
 static void test_too_little_evidence(void **state) {
     (void)state;
     uint64_t times_ns[LEAK_MOMENTS], bytes[LEAK_MOMENTS];
@@ -292,6 +331,7 @@ int main(void) {
         cmocka_unit_test(test_random_walks),
         cmocka_unit_test(test_too_little_evidence),
         cmocka_unit_test(test_survivors),
+        cmocka_unit_test(test_containers),
         cmocka_unit_test(test_history),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_long_pauses),
