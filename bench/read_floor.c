@@ -125,11 +125,11 @@ int main(int argc, char **argv) {
     struct error error = {0};
     struct chunks chunks = {.count = 0};
     char path[64];
-    if (argc != 2 || process_open((pid_t)strtol(argv[1], NULL, 10), &process, &error) != STATUS_OK ||
-        find_chunks(process, &chunks) != STATUS_OK || reserve(&chunks) != STATUS_OK)
+    if (argc != 2 || process_open((pid_t)strtol(argv[1], NULL, 10), &process, &error) != STATUS_OK)
         return 1;
     (void)snprintf(path, sizeof path, "/proc/%d/mem", (int)process_pid(process));
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool ready = find_chunks(process, &chunks) == STATUS_OK && reserve(&chunks) == STATUS_OK;
+    int fd = ready ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     double pread_ns[ROUNDS], vector_ns[ROUNDS];
     for (int i = 0; i < ROUNDS && fd >= 0; i++) {
         pread_ns[i] = read_round(fd, process_pid(process), &chunks);

@@ -7,7 +7,8 @@ import subprocess
 from harness import figures, interpreters, samplers, targets
 
 TITLE = "Highest sustained sampling rate, one thread that runs"
-RATE_HZ = 1_000_000
+# More than any of them reaches: of what one is asked for and can do, it waits for the deadlines.
+RATE_HZ = 10_000_000
 SPAN_S = 1
 GOAL_TIMES = 5
 GOAL_FLOOR = 1.4
@@ -84,8 +85,8 @@ def run(context):
     lines = figures.table(head[:-1], [row[:-1] for row in rows])
     lines += [
         "",
-        f"Spans of {SPAN_S} s, asked for {RATE_HZ:,} samples a second (py-spy for 2,000, austin for 50,000: more they do not "
-        "reach). A span counts when the target ran on a processor of its own for "
+        f"Spans of {SPAN_S} s, asked for {RATE_HZ:,} samples a second (CPython's for 1,000,000, py-spy for 2,000, austin for "
+        "50,000: more they do not reach). A span counts when the target ran on a processor of its own for "
         f"{samplers.TRULY_RUNNING:.0%} of it. Start-up and writing are part of the CPU time in the table, but not of that of a "
         "steady sample (`bench/steady_sample.c`), which is taken by turns with the bare read (`bench/read_floor.c`).",
         "",

@@ -1,14 +1,17 @@
 /* Any bytes as an ELF object: as a file, as an image in a target's memory, and as one that holds an interpreter.
  * The corpus begins with a four-symbol object (a _PyRuntime in a section of its own, a Py_Version), linked with -N so
- * that file and image are the same bytes: shared with either hash table, stripped, static, and not linked at all. */
+ * that file and image are the same bytes: shared with either hash table, stripped, static, and not linked at all; and
+ * with an extension module of four functions in tables of each kind, for x86-64 and aarch64. */
 #include "base/memory.h"
 #include "elf/elf_data.h"
 #include "elf/elf_image.h"
+#include "elf/machine_code.h"
 #include "elf/symbol_table.h"
 #include "elf/unwind_table.h"
 #include "sampler/c_functions.h"
 #include "sampler/eval_loop.h"
 
+#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -85,7 +88,9 @@ static void ask_code(struct elf_file *file) {
         ask_table(table);
     if (table != NULL && elf_data_load(file, 1 << 20, &data) == STATUS_OK) {
         size_t count = 0;
-        (void)!eval_loop_find(file, data, table, unwind_table_ranges(table, &count)->start, &loop);
+        uint64_t start = unwind_table_ranges(table, &count)->start;
+        (void)!elf_file_find_symbol(file, "_PyEval_EvalFrameDefault", &start);
+        (void)!eval_loop_find(file, data, table, start, &loop);
         if (c_functions_find_all(file, data, table, &functions) == STATUS_OK)
             (void)c_functions_find(functions, 0x1000);
     }
@@ -113,8 +118,18 @@ static void ask_file(const uint8_t *data, size_t size_bytes) {
     (void)close(fd);
 }
 
+static void ask_instructions(const uint8_t *data, size_t size_bytes) {
+    static const uint16_t machines[] = {EM_X86_64, EM_AARCH64, EM_386};
+    uint64_t target = 0;
+    for (size_t i = 0; i < sizeof machines / sizeof *machines && size_bytes >= MACHINE_CODE_CALL_BYTES; i++) {
+        (void)machine_code_call(machines[i], data, IMAGE_BASE, &target);
+        (void)machine_code_system_call(machines[i], data);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes) {
     struct image_memory memory = {.memory = {.read = read_image}, .data = data, .size_bytes = size_bytes};
+    ask_instructions(data + size_bytes / 2, size_bytes - size_bytes / 2);
     ask_image(&memory);
     ask_file(data, size_bytes);
     return 0;

@@ -114,7 +114,8 @@ def of_target(context, interpreter, duration_s):
     tools = {"strobe": lambda pid, rate_hz, seconds=duration_s: strobe(context, pid, rate_hz, seconds)}
     if interpreter.at_least(3, 15):
         name = "CPython's profiling.sampling --binary"
-        tools[name] = lambda pid, rate_hz, seconds=duration_s: cpython(interpreter, pid, rate_hz, seconds)
+        # It counts in microseconds.
+        tools[name] = lambda pid, rate_hz, seconds=duration_s: cpython(interpreter, pid, min(rate_hz, 1_000_000), seconds)
     if peers.find("py-spy"):
         # py-spy takes as many samples as were asked for, however long that takes: it is asked for what it can do.
         tools["py-spy"] = lambda pid, rate_hz, seconds=duration_s: py_spy(pid, min(rate_hz, 2000), seconds)

@@ -159,6 +159,8 @@ static void describe(struct agent_thread *thread) {
         return;
     perf_start(&thread->perf, &thread->accounted, agent_period_ns());
     slot->start_user_us = thread->perf.told.user_us;
+    if (thread->perf.page == NULL)
+        atomic_fetch_add(&agent_region()->no_event, 1);
 }
 
 void threads_begin(struct agent_thread *thread, uintptr_t stack_end) {

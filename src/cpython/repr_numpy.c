@@ -127,6 +127,8 @@ enum status repr_show_numpy_scalar(struct repr *repr, remote_addr object, const 
         return show_wrapped(repr, object, type, repr_show_str);
     if ((type->flags & TYPE_IS_BYTES) != 0)
         return show_wrapped(repr, object, type, repr_show_bytes);
+    if (strcmp(name, "datetime64") == 0 || strcmp(name, "timedelta64") == 0)
+        return repr_show_numpy_time(repr, object, type);
     if (!parse_scalar(name, &scalar))
         return STATUS_NOT_FOUND;
     TRY(memory_read(repr->runtime->objects, object + repr->runtime->layout.object.size, bytes, scalar.bits / 8));
@@ -137,6 +139,12 @@ enum status repr_show_numpy_scalar(struct repr *repr, remote_addr object, const 
     if (scalar.kind == 'c')
         return put_complex(repr, name, bytes, scalar.bits);
     return put_integer(repr, name, bytes, scalar.bits, scalar.kind == 'i');
+}
+
+/* Without what tells bool_ and object_ from Python's. */
+static enum status put_dtype_name(struct repr *repr, const char *name) {
+    size_t length = strlen(name);
+    return repr_put_bytes(repr, name, length > 0 && name[length - 1] == '_' ? length - 1 : length);
 }
 
 static enum status put_dtype(struct repr *repr, remote_addr descr) {
@@ -154,12 +162,11 @@ static enum status put_dtype(struct repr *repr, remote_addr descr) {
         return repr_put_format(repr, "%sU%" PRIu64, order == '>' ? ">" : "<", element_bytes / 4);
     if (kind == 'S' || kind == 'V')
         return repr_put_format(repr, "%c%" PRIu64, kind, element_bytes);
-    if (order == '>' && strchr("iufc", kind) != NULL)
-        return repr_put_format(repr, ">%c%" PRIu64, kind, element_bytes);
-    /* bool_, object_ */
-    const char *name = type_name(&scalar);
-    size_t length = strlen(name);
-    return repr_put_bytes(repr, name, length > 0 && name[length - 1] == '_' ? length - 1 : length);
+    if (order == '>' && strchr("iufcMm", kind) != NULL)
+        TRY(repr_put_format(repr, ">%c%" PRIu64, kind, element_bytes));
+    else
+        TRY(put_dtype_name(repr, type_name(&scalar)));
+    return kind == 'M' || kind == 'm' ? repr_put_numpy_unit(repr, descr, old) : STATUS_OK;
 }
 
 enum status repr_show_numpy_array(struct repr *repr, remote_addr object, const struct type_info *type) {

@@ -94,4 +94,10 @@ repr_show_fn repr_show_date, repr_show_datetime, repr_show_time, repr_show_timed
 repr_show_fn repr_show_numpy_scalar;
 repr_show_fn repr_show_numpy_array, repr_show_numpy_dtype;
 
+/* repr_numpy_time.c */
+/* A datetime64 or timedelta64; STATUS_NOT_FOUND when it is no time that can be written, and then nothing was put. */
+repr_show_fn repr_show_numpy_time;
+/* "[ns]", the unit of a dtype of times; old: one of NumPy before 2.0. */
+enum status repr_put_numpy_unit(struct repr *repr, remote_addr descr, bool old) MUST_USE;
+
 #endif

@@ -242,6 +242,8 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
         find_vanished(process, now_ns);
     process->counters.errors += no_slot > process->no_slot_seen ? no_slot - process->no_slot_seen : 0;
     process->no_slot_seen = no_slot;
+    process->no_event_seen =
+        atomic_load_explicit(&agent_region_header(process->region)->no_event, memory_order_relaxed);
     agent_memory_look(&process->allocated, process->sampled.process);
     TRY(agent_memory_settle(&process->allocated, agent_region_header(process->region), is_last));
     bool is_due = process->allocated.is_on && (is_last || agent_memory_is_due(&process->allocated));

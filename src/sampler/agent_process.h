@@ -21,7 +21,7 @@ struct agent_process {
     struct agent_thread *threads[WIRE_SLOTS]; /* NULL: none has the slot */
     uint32_t slot_limit;                      /* no slot from here on was in use when last looked at all */
     uint64_t slots_seen_ns;                   /* when that was */
-    uint64_t no_slot_seen;
+    uint64_t no_slot_seen, no_event_seen;
     uint32_t thread_count;
     uint64_t unseen_ns, stride_ns; /* as agent_reading has them */
     unsigned exec_count;           /* of `process`, when it was opened */

@@ -168,6 +168,10 @@ static void complain_of_threads(struct agent_session *session, const struct agen
         (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
                        "%llu threads of process %d were not sampled: there is room for %d at a time",
                        (unsigned long long)process->no_slot_seen, (int)process->sampled.pid, (int)WIRE_SLOTS);
+    if (process->no_event_seen > 0 && session->complaint_count < MAX_COMPLAINTS)
+        (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
+                       "%llu threads of process %d got no perf event: their CPU clocks alone were there",
+                       (unsigned long long)process->no_event_seen, (int)process->sampled.pid);
 }
 
 /* It has ended or become another program: what its rings hold is all there will ever be. */

@@ -1,10 +1,10 @@
 #include "sampler/family.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "process/process_events.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Where the kernel does not tell of births. */
 static const uint64_t SCAN_PERIOD_NS = 50 * NS_PER_MS;
@@ -100,14 +100,7 @@ static size_t find_member(const struct family *family, pid_t pid) {
 static enum status add_member(struct family *family, pid_t pid, pid_t parent_pid, struct member **member) {
     if (family->count == MAX_MEMBERS)
         return STATUS_LIMIT;
-    if (family->members == NULL || family->count == family->capacity) {
-        size_t capacity = family->capacity > 0 ? family->capacity * 2 : 4;
-        struct member *members = realloc(family->members, capacity * sizeof members[0]);
-        if (members == NULL)
-            return STATUS_FAILED;
-        family->members = members;
-        family->capacity = capacity;
-    }
+    TRY(array_reserve((void **)&family->members, &family->capacity, family->count + 1, sizeof family->members[0]));
     *member = &family->members[family->count++];
     **member = (struct member){.pid = pid, .parent_pid = parent_pid, .due_ns = UINT64_MAX};
     return STATUS_OK;

@@ -1,5 +1,6 @@
 #include "sampler/look.h"
 
+#include "base/array.h"
 #include "base/memory_pages.h"
 #include "sampler/attach_runtime.h"
 #include "sampler/locate.h"
@@ -28,14 +29,8 @@ struct looker {
 };
 
 enum status look_add_thread(struct look *look, struct look_thread **thread) {
-    if (look->thread_count == look->thread_capacity) {
-        size_t capacity = look->thread_capacity > 0 ? look->thread_capacity * 2 : 16;
-        struct look_thread *threads = realloc(look->threads, capacity * sizeof threads[0]);
-        if (threads == NULL)
-            return STATUS_FAILED;
-        look->threads = threads;
-        look->thread_capacity = capacity;
-    }
+    TRY(array_reserve((void **)&look->threads, &look->thread_capacity, look->thread_count + 1,
+                      sizeof look->threads[0]));
     *thread = &look->threads[look->thread_count++];
     **thread = (struct look_thread){0};
     return STATUS_OK;

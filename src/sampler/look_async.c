@@ -1,5 +1,6 @@
 #include "sampler/look_async.h"
 
+#include "base/array.h"
 #include "sampler/look_async_parts.h"
 
 #include <stdlib.h>
@@ -12,23 +13,8 @@ enum {
     MAX_NAMES_BYTES = 64 << 20,
 };
 
-/* Doubles an array. */
-enum status look_async_grow(void **items, size_t *capacity, size_t item_bytes) {
-    size_t wanted = *capacity > 0 ? *capacity * 2 : 64;
-    void *grown = realloc(*items, wanted * item_bytes);
-    if (grown == NULL)
-        return STATUS_FAILED;
-    *items = grown;
-    *capacity = wanted;
-    return STATUS_OK;
-}
-
 enum status look_async_list_add(struct look_async_list *list, uint64_t value) {
-    if (list->count == list->capacity) {
-        void *items = list->items;
-        TRY(look_async_grow(&items, &list->capacity, sizeof list->items[0]));
-        list->items = items;
-    }
+    TRY(array_reserve((void **)&list->items, &list->capacity, list->count + 1, sizeof list->items[0]));
     list->items[list->count++] = value;
     return STATUS_OK;
 }

@@ -1,6 +1,8 @@
 /* What the tasks run or await: their frames. */
 #include "sampler/look_async_parts.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 
 /* Coroutines that await each other in one task. */
@@ -35,11 +37,8 @@ static enum status find_running(struct look_async_gatherer *gatherer) {
 }
 
 static enum status append_coroutine(struct look_async_gatherer *gatherer, const struct coroutine *coroutine) {
-    if (gatherer->chain_count == gatherer->chain_capacity) {
-        void *chain = gatherer->chain;
-        TRY(look_async_grow(&chain, &gatherer->chain_capacity, sizeof gatherer->chain[0]));
-        gatherer->chain = chain;
-    }
+    TRY(array_reserve((void **)&gatherer->chain, &gatherer->chain_capacity, gatherer->chain_count + 1,
+                      sizeof gatherer->chain[0]));
     gatherer->chain[gatherer->chain_count++] = *coroutine;
     return STATUS_OK;
 }

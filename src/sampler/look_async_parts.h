@@ -63,8 +63,6 @@ static inline bool look_async_is_fatal(enum status status) {
     return status == STATUS_FAILED || status == STATUS_NO_PROCESS;
 }
 
-/* Doubles an array. */
-enum status look_async_grow(void **items, size_t *capacity, size_t item_bytes) MUST_USE;
 enum status look_async_list_add(struct look_async_list *list, uint64_t value) MUST_USE;
 
 /* Finds the tasks of all interpreters. */

@@ -1,6 +1,8 @@
 /* Which tasks there are. */
 #include "sampler/look_async_parts.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 
 enum {
@@ -31,11 +33,7 @@ enum status look_async_add_task(struct look_async_gatherer *gatherer, const stru
         gatherer->complete = false;
         return STATUS_LIMIT;
     }
-    if (gatherer->count == gatherer->capacity) {
-        void *items = gatherer->items;
-        TRY(look_async_grow(&items, &gatherer->capacity, sizeof gatherer->items[0]));
-        gatherer->items = items;
-    }
+    TRY(array_reserve((void **)&gatherer->items, &gatherer->capacity, gatherer->count + 1, sizeof gatherer->items[0]));
     const char *name = NULL;
     TRY(read_name(gatherer, task, &name));
     TRY(map_set(&gatherer->by_address, task->future.address, gatherer->count));

@@ -1,5 +1,6 @@
 #include "sampler/look_python.h"
 
+#include "base/array.h"
 #include "base/map.h"
 #include "cpython/locals.h"
 #include "cpython/repr.h"
@@ -43,14 +44,8 @@ struct taker {
 
 static enum status append_interpreter(struct taker *taker) {
     struct look *look = taker->look;
-    if (look->interpreter_count == taker->interpreter_capacity) {
-        size_t capacity = taker->interpreter_capacity > 0 ? taker->interpreter_capacity * 2 : 4;
-        struct look_interpreter *items = realloc(look->interpreters, capacity * sizeof items[0]);
-        if (items == NULL)
-            return STATUS_FAILED;
-        look->interpreters = items;
-        taker->interpreter_capacity = capacity;
-    }
+    TRY(array_reserve((void **)&look->interpreters, &taker->interpreter_capacity, look->interpreter_count + 1,
+                      sizeof look->interpreters[0]));
     const struct interp *interp = &taker->interp;
     look->interpreters[look->interpreter_count++] =
         (struct look_interpreter){interp->id, interp->gil_enabled, interp->collecting};
@@ -91,14 +86,8 @@ static enum status collect_local(void *context, const char *name, remote_addr va
     struct taker *taker = collector->taker;
     if (!affords_locals(taker))
         return STATUS_LIMIT;
-    if (collector->count == collector->capacity) {
-        size_t capacity = collector->capacity > 0 ? collector->capacity * 2 : 16;
-        struct look_local *items = realloc(collector->items, capacity * sizeof items[0]);
-        if (items == NULL)
-            return STATUS_FAILED;
-        collector->items = items;
-        collector->capacity = capacity;
-    }
+    TRY(array_reserve((void **)&collector->items, &collector->capacity, collector->count + 1,
+                      sizeof collector->items[0]));
     struct look_local local = {.argument = argument, .type = "?", .value = "<unreadable>"};
     local.name = arena_copy_text(&taker->look->arena, name, strlen(name));
     if (local.name == NULL || text_of(taker, value, true, &local.type) == STATUS_FAILED ||

@@ -1,5 +1,6 @@
 #include "sampler/target_thread.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -15,6 +16,10 @@ static const uint64_t STATE_PERIOD_NS = NS_PER_MS;
 /* What tells of the GIL tells of the state too, and is cheaper to read than the state alone. So at 100 Hz it is due at
  * nearly every look, jittered as they are. */
 static const uint64_t GIL_PERIOD_NS = 4 * NS_PER_MS;
+/* Who waits for the GIL wakes up every few milliseconds to ask for it (Python/ceval_gil.c), which tells nothing. So its
+ * clocks are left out for so long, once it was seen to do that some times in a row. */
+static const uint64_t LAZY_PERIOD_NS = 40 * NS_PER_MS;
+enum { CONTENDING_TIMES = 4 };
 /* What one long wait came to is told this often before it is over. */
 static const uint64_t SLEEP_PERIOD_NS = NS_PER_S;
 /* Of a thread that runs, the stack is read when others have kept it from running for so long. */
@@ -79,6 +84,24 @@ static void read_futex(struct target_thread *thread) {
     thread->futex_known = true;
 }
 
+static bool contends(const struct target_thread *thread, uint64_t now_ns) {
+    return thread->activity_known && thread->run == THREAD_IDLE && thread->gil == SAMPLE_GIL_WAITING &&
+           thread->moves >= CONTENDING_TIMES && now_ns - thread->activity_read_ns < LAZY_PERIOD_NS;
+}
+
+/* The state of one that contends, without its clocks unless it runs. */
+static enum status read_state_lazily(struct target_thread *thread, uint64_t now_ns) {
+    struct thread_activity activity;
+    thread->run_checked_ns = now_ns;
+    TRY(read_state(thread, true));
+    if (thread->run != THREAD_RUNNING)
+        return STATUS_OK;
+    enum status status = thread_watch_activity(thread->watch, &activity);
+    if (status == STATUS_OK)
+        thread->activity = thread->activity_at_check = activity;
+    return status == STATUS_NO_PROCESS ? status : STATUS_OK;
+}
+
 /* Brings thread->run up to date, with_futex thread->futex as well if that costs nothing. *asleep: it has not run since
  * the last look, so that its stack is the same still. */
 static enum status read_activity(struct target_thread *thread, uint64_t now_ns, bool with_futex, bool *asleep) {
@@ -97,6 +120,7 @@ static enum status read_activity(struct target_thread *thread, uint64_t now_ns, 
         bool moved = !thread->activity_known || !is_same_activity(&activity, &thread->activity);
         thread->activity = activity;
         thread->activity_known = true;
+        thread->moves = moved && thread->run == THREAD_IDLE ? thread->moves + (thread->moves < CONTENDING_TIMES) : 0;
         *asleep = !moved && thread->run == THREAD_IDLE;
         thread->futex_known = *asleep && futex_known;
         /* One that ran and has gone to sleep since was charged for what it used till then. */
@@ -178,20 +202,6 @@ static bool charge_wall(struct target_thread *thread, uint64_t wall_ns) {
     return ran;
 }
 
-static enum status reserve(struct target_thread *thread, size_t count) {
-    if (count <= thread->capacity)
-        return STATUS_OK;
-    size_t capacity = thread->capacity > 0 ? thread->capacity : 16;
-    while (capacity < count)
-        capacity *= 2;
-    struct sample_frame *frames = realloc(thread->frames, capacity * sizeof frames[0]);
-    if (frames == NULL)
-        return STATUS_FAILED;
-    thread->frames = frames;
-    thread->capacity = capacity;
-    return STATUS_OK;
-}
-
 /* What is remembered is in its place again. */
 static void restore(struct target_thread *thread) {
     if (thread->aside_count == 0)
@@ -251,7 +261,7 @@ static enum status take_tracked(struct target_thread *thread, const struct threa
     size_t from = count_there(thread, stack), count = from > 0 ? stack->frames[from - 1].mark : 0;
     /* At worst a native frame before each. */
     size_t most = (stack->count - from) * 2 + 1;
-    TRY(reserve(thread, count + most));
+    TRY(array_reserve((void **)&thread->frames, &thread->capacity, count + most, sizeof thread->frames[0]));
     thread->passing = stack->passing;
     if (stack->passing)
         put_aside(thread, count, most);
@@ -432,8 +442,12 @@ enum status target_thread_begin_look(struct target_thread *thread, const struct 
     bool asleep = false;
     *wanted = false;
     /* Between what was read before a pause and the pause it may have run. */
-    if (!look->options->blocking)
-        TRY(read_activity(thread, look->now_ns, is_gil_due(thread, look), &asleep));
+    bool with_futex = is_gil_due(thread, look);
+    if (!look->options->blocking && look->options->mode == SAMPLING_WALL && with_futex &&
+        contends(thread, look->now_ns))
+        TRY(read_state_lazily(thread, look->now_ns));
+    else if (!look->options->blocking)
+        TRY(read_activity(thread, look->now_ns, with_futex, &asleep));
     read_gil(thread, look);
     bool ran = thread->run == THREAD_RUNNING;
     uint64_t weight_ns = look->now_ns - thread->sampled_ns;

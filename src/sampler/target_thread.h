@@ -24,6 +24,7 @@ struct target_thread {
     uint64_t cpu_start_ns;   /* of its CPU clock, when watching began */
     uint64_t cpu_charged_ns; /* of the CPU time since, what samples have been charged with */
     uint64_t activity_read_ns;
+    unsigned moves;                           /* so often in a row it had moved and was idle still */
     struct thread_activity activity_at_check; /* what it was when `run` was last read */
     remote_addr futex;                        /* that it waits on, or waited on before the pause */
     /* Of a thread whose waiting is sampled. */

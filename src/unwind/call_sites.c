@@ -1,12 +1,12 @@
 #include "unwind/call_sites.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     MAX_SETS = 1 << 14,
     MAX_CALLEES = 1 << 16,
-    FIRST_CAPACITY = 64,
     SITES = 8,
     KINDS = CALL_CERTAIN + 1,
     /* What is certain and was seen so often is so. */
@@ -65,14 +65,7 @@ static enum status add_set(struct call_sites *sites, const struct code *caller, 
                            struct site_set **set) {
     if (sites->set_count >= MAX_SETS)
         call_sites_forget(sites);
-    if (sites->set_count >= sites->set_capacity) {
-        size_t capacity = sites->set_capacity > 0 ? sites->set_capacity * 2 : FIRST_CAPACITY;
-        struct site_set *sets = realloc(sites->sets, capacity * sizeof sets[0]);
-        if (sets == NULL)
-            return STATUS_FAILED;
-        sites->sets = sets;
-        sites->set_capacity = capacity;
-    }
+    TRY(array_reserve((void **)&sites->sets, &sites->set_capacity, sites->set_count + 1, sizeof sites->sets[0]));
     TRY(map_set(&sites->sets_by_pair, pair_key(caller, callee), sites->set_count));
     *set = &sites->sets[sites->set_count++];
     **set = (struct site_set){0};

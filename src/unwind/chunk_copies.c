@@ -1,5 +1,6 @@
 #include "unwind/chunk_copies.h"
 
+#include "base/array.h"
 #include "base/bytes.h"
 
 #include <stdlib.h>
@@ -12,7 +13,6 @@ enum {
     MAX_CHUNK_BYTES = 16 << 20,
     /* A stack of 100,000 frames has less. */
     MAX_BUFFER_BYTES = 32 << 20,
-    FIRST_CAPACITY = 4,
     FIRST_BUFFER_BYTES = 2048,
     SPARE_LOOKS = 64,
 };
@@ -44,14 +44,7 @@ static void limit_seen(struct chunk_copies *copies, size_t end) {
 static enum status push_span(struct chunk_copies *copies, const struct chunk_span *span) {
     if (copies->count == MAX_CHUNKS)
         return STATUS_LIMIT;
-    if (copies->count == copies->capacity) {
-        size_t capacity = copies->capacity > 0 ? copies->capacity * 2 : FIRST_CAPACITY;
-        struct chunk_span *spans = realloc(copies->spans, capacity * sizeof spans[0]);
-        if (spans == NULL)
-            return STATUS_FAILED;
-        copies->spans = spans;
-        copies->capacity = capacity;
-    }
+    TRY(array_reserve((void **)&copies->spans, &copies->capacity, copies->count + 1, sizeof copies->spans[0]));
     copies->spans[copies->count] = *span;
     copies->spans[copies->count++].offset = SIZE_MAX;
     return STATUS_OK;

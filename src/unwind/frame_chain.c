@@ -1,5 +1,6 @@
 #include "unwind/frame_chain.h"
 
+#include "base/array.h"
 #include "base/bytes.h"
 
 #include <stdlib.h>
@@ -9,18 +10,10 @@ enum {
     SLACK_BYTES = 1024,
     FIRST_CHUNK_READ_BYTES = 1 << 20,
     VERIFY_BATCH = 512,
-    FIRST_CAPACITY = 64,
 };
 
 enum status frame_list_add(struct frame_list *list, const struct frame *frame) {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity > 0 ? list->capacity * 2 : FIRST_CAPACITY;
-        struct frame *items = realloc(list->items, capacity * sizeof items[0]);
-        if (items == NULL)
-            return STATUS_FAILED;
-        list->items = items;
-        list->capacity = capacity;
-    }
+    TRY(array_reserve((void **)&list->items, &list->capacity, list->count + 1, sizeof list->items[0]));
     list->items[list->count++] = *frame;
     return STATUS_OK;
 }

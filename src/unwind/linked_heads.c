@@ -1,6 +1,7 @@
 #include "unwind/linked_parts.h"
 
-#include <stdlib.h>
+#include "base/array.h"
+
 #include <string.h>
 
 enum {
@@ -10,7 +11,6 @@ enum {
     MAX_INNERMOST = 24,
     MAX_STEADY = 8,
     MAX_FRAMES = 1 << 20,
-    FIRST_CAPACITY = 64,
     /* PyFrameState (Include/cpython/frameobject.h 3.10). While UNWINDING finalizers may be called. */
     FRAME_EXECUTING = 0,
     FRAME_UNWINDING = 2,
@@ -25,34 +25,18 @@ void linked_heads_forget(struct linked_tracker *tracker) {
     tracker->chain_count = 0;
 }
 
-/* Makes room for `count` items of an array. */
-enum status linked_reserve(void *array, size_t *capacity, size_t count, size_t item_bytes) {
-    if (count <= *capacity)
-        return STATUS_OK;
-    size_t wanted = *capacity > 0 ? *capacity : FIRST_CAPACITY;
-    while (wanted < count)
-        wanted *= 2;
-    void *items = NULL;
-    memcpy(&items, array, sizeof items);
-    items = realloc(items, wanted * item_bytes);
-    if (items == NULL)
-        return STATUS_FAILED;
-    memcpy(array, &items, sizeof items);
-    *capacity = wanted;
-    return STATUS_OK;
-}
-
 static enum status add_head(struct linked_tracker *tracker, remote_addr address, uint32_t *index) {
     if (tracker->free_head != 0) {
         *index = tracker->free_head - 1;
     } else {
         if (tracker->head_count >= MAX_FRAMES)
             return STATUS_LIMIT;
-        TRY(linked_reserve(&tracker->heads, &tracker->head_capacity, tracker->head_count + 1,
-                           sizeof tracker->heads[0]));
+        TRY(array_reserve((void **)&tracker->heads, &tracker->head_capacity, tracker->head_count + 1,
+                          sizeof tracker->heads[0]));
         *index = (uint32_t)tracker->head_count;
     }
-    TRY(linked_reserve(&tracker->order, &tracker->order_capacity, tracker->order_count + 1, sizeof tracker->order[0]));
+    TRY(array_reserve((void **)&tracker->order, &tracker->order_capacity, tracker->order_count + 1,
+                      sizeof tracker->order[0]));
     TRY(map_set(&tracker->by_address, address, *index));
     if (tracker->free_head != 0)
         tracker->free_head = tracker->heads[*index].next_free;
@@ -141,8 +125,8 @@ enum status linked_heads_read(struct linked_tracker *tracker, struct thread_stat
     bool innermost_first = tracker->deep && tracker->order_count > MAX_INNERMOST && !tracker->paused;
     if (span > sizeof tracker->thread_bytes)
         return STATUS_LIMIT;
-    TRY(linked_reserve(&tracker->pieces, &tracker->piece_capacity, tracker->order_count + 3,
-                       sizeof tracker->pieces[0]));
+    TRY(array_reserve((void **)&tracker->pieces, &tracker->piece_capacity, tracker->order_count + 3,
+                      sizeof tracker->pieces[0]));
     tracker->frame_meanwhile = 0;
     tracker->look++;
     if (innermost_first) {
@@ -247,8 +231,8 @@ static enum status choose_others(struct linked_tracker *tracker, size_t *count) 
             others[place] = others[place - 1];
         others[place] = index;
     }
-    TRY(linked_reserve(&tracker->chain, &tracker->chain_capacity, tracker->chain_count + *count,
-                       sizeof tracker->chain[0]));
+    TRY(array_reserve((void **)&tracker->chain, &tracker->chain_capacity, tracker->chain_count + *count,
+                      sizeof tracker->chain[0]));
     if (*count > 0)
         memcpy(tracker->chain + tracker->chain_count, others, *count * sizeof others[0]);
     return STATUS_OK;

@@ -39,9 +39,6 @@ static inline const struct layout *linked_layout(const struct linked_tracker *tr
     return &tracker->runtime->layout;
 }
 
-/* Makes room for `count` items of an array. */
-enum status linked_reserve(void *array, size_t *capacity, size_t count, size_t item_bytes) MUST_USE;
-
 /* Everything in one call: the thread state, all heads, and the pointer to the innermost frame again. */
 enum status linked_heads_read(struct linked_tracker *tracker, struct thread_state *thread) MUST_USE;
 /* The head of the frame at `address` as of this look; `guess` is where it may be. */

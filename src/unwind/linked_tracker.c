@@ -1,5 +1,6 @@
 #include "unwind/linked_tracker.h"
 
+#include "base/array.h"
 #include "unwind/linked_parts.h"
 
 #include <stdlib.h>
@@ -200,7 +201,7 @@ static void note_place(struct linked_tracker *tracker, uint32_t index, size_t de
 
 static enum status add_to_chain(struct linked_tracker *tracker, uint32_t index) {
     size_t count = tracker->chain_count;
-    TRY(linked_reserve(&tracker->chain, &tracker->chain_capacity, count + 1, sizeof tracker->chain[0]));
+    TRY(array_reserve((void **)&tracker->chain, &tracker->chain_capacity, count + 1, sizeof tracker->chain[0]));
     if (count > 0)
         tracker->heads[tracker->chain[count - 1]].caller_index = index;
     tracker->chain[tracker->chain_count++] = index;
@@ -391,7 +392,7 @@ static enum status show_recalled(struct linked_tracker *tracker, size_t count, s
     const struct chain_link *links = tracker->chains.links;
     uint32_t *order = NULL;
     size_t capacity = 0;
-    enum status status = linked_reserve(&order, &capacity, count, sizeof order[0]);
+    enum status status = array_reserve((void **)&order, &capacity, count, sizeof order[0]);
     size_t place = count;
     for (uint32_t link = tracker->recalled; link != 0 && place > 0 && status == STATUS_OK; link = links[link].caller)
         order[--place] = link;

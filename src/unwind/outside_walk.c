@@ -8,28 +8,61 @@ enum {
     /* One of so many looks asks the thread state what is known already. */
     CHECK_PERIOD = 16,
     IDLE_LOOKS = 32,
+    /* Of frames outside of the chunks that may come back. Each costs as much as a look of which only the chunk is read.
+     */
+    MAX_SPARE = 6,
     BELIEVED_TIMES = 3,
-    LEAST_COUNTED = 16,
-    MAX_COUNTED = 1 << 12,
+    MAX_COUNTED = 1 << 10,
+    FEW_UNCHANGED = 4,
 };
 
 static const struct outside_frame *find_outside(const struct stack_tracker *tracker, remote_addr address) {
     for (size_t i = 0; i < tracker->outside_count; i++)
-        if (tracker->outside[i].address == address && tracker->outside[i].read)
+        if (tracker->outside[i].place.address == address && tracker->outside[i].read)
             return &tracker->outside[i];
     return NULL;
+}
+
+/* The place of a frame of a chunk among those that are read again, at the next look as well. */
+static struct again *runner_place(struct stack_tracker *tracker, const struct tracked_frame *runner) {
+    size_t size_bytes = (size_t)(runner->end - runner->address);
+    if (size_bytes > sizeof tracker->again[0].bytes)
+        size_bytes = sizeof tracker->again[0].bytes;
+    for (size_t i = 0; i < tracker->again_count; i++)
+        if (tracker->again[i].address == runner->address && tracker->again[i].size_bytes >= size_bytes)
+            return &tracker->again[i];
+    if (tracker->again_count == TRACKER_MAX_AGAIN)
+        tracker->again_count = 0;
+    struct again *again = &tracker->again[tracker->again_count++];
+    again->address = runner->address;
+    again->size_bytes = size_bytes;
+    again->read = false;
+    return again;
+}
+
+/* Reads a frame outside of the chunk on its own, and the top after it. */
+static enum status read_late(const struct walk *walk, struct outside_frame *own) {
+    struct stack_tracker *tracker = walk->tracker;
+    struct memory_piece pieces[2] = {{own->place.address, own->bytes, own->place.size_bytes}};
+    struct again *again = walk->top != SIZE_MAX ? runner_place(tracker, &tracker->stack.frames[walk->top]) : NULL;
+    if (again != NULL)
+        pieces[1] = (struct memory_piece){again->address, again->bytes, again->size_bytes};
+    TRY(memory_read_pieces(tracker->runtime->live, pieces, again != NULL ? 2 : 1));
+    if (again != NULL)
+        again->read = true;
+    return STATUS_OK;
 }
 
 /* A frame outside of the chunk: read along with the copy, or on its own: *late is set. */
 static enum status read_outside(const struct walk *walk, remote_addr address, struct frame *frame, uint64_t *executable,
                                 bool *late) {
     struct stack_tracker *tracker = walk->tracker;
-    struct outside_frame own = {.address = address, .size_bytes = sizeof own.bytes, .read = true};
+    struct outside_frame own = {.place = {.address = address, .size_bytes = sizeof own.bytes}, .read = true};
     const struct outside_frame *known = find_outside(tracker, address);
     const uint8_t *bytes = known != NULL ? known->bytes : own.bytes;
-    if (known == NULL && memory_read(tracker->runtime->live, address, own.bytes, own.size_bytes) != STATUS_OK) {
-        own.size_bytes = frame_head_size(walk->layout);
-        TRY(memory_read(tracker->runtime->live, address, own.bytes, own.size_bytes));
+    if (known == NULL && read_late(walk, &own) != STATUS_OK) {
+        own.place.size_bytes = frame_head_size(walk->layout);
+        TRY(read_late(walk, &own));
     }
     *late = *late || known == NULL;
     if (known == NULL && tracker->outside_count < TRACKER_MAX_OUTSIDE)
@@ -77,14 +110,18 @@ static enum status put_outside(struct walk *walk, remote_addr address, bool *lat
     return STATUS_OK;
 }
 
-/* What stands in seen_calls for a call by the top so far. */
-static uint32_t key_of(const struct walk *walk, const struct tracked_frame *callee) {
-    uint32_t path = walk->top != SIZE_MAX ? walk->tracker->stack.frames[walk->top].path : 0;
-    return seen_calls_key(path, callee != NULL ? callee->code->serial : SEEN_CALLS_NO_CALLEE);
-}
-
 static int32_t site_of(const struct walk *walk) {
     return walk->top != SIZE_MAX ? walk->tracker->stack.frames[walk->top].instruction_bytes : 0;
+}
+
+/* What stands in seen_calls for a call by the top so far. Without a callee one looks only for what is above the very
+ * instruction, and what that is depends on whether the top has saved the extent of its stack. */
+static uint32_t key_of(const struct walk *walk, const struct tracked_frame *callee) {
+    uint32_t path = walk->top != SIZE_MAX ? walk->tracker->stack.frames[walk->top].path : 0;
+    if (callee != NULL)
+        return seen_calls_key(path, callee->code->serial);
+    bool running = walk->top != SIZE_MAX && walk->top_bytes != NULL && walk_is_running(walk, walk->top_bytes);
+    return seen_calls_key(seen_calls_key(path, SEEN_CALLS_NO_CALLEE - running), (uint32_t)site_of(walk));
 }
 
 /* Describes the frames from `first` on as the links of a call. */
@@ -107,7 +144,7 @@ static bool may_have_called(const struct walk *walk, const struct tracked_frame 
     if (generator->code == NULL || !callee->shown || outside == NULL ||
         (layout_has(fields->is_entry) && load_u8(bytes + fields->is_entry) != 0))
         return true;
-    struct caller caller = {generator, outside->bytes, outside->size_bytes};
+    struct caller caller = {generator, outside->bytes, outside->place.size_bytes};
     struct code_step step = code_cache_step(tracker->codes, generator->code, generator->instruction_bytes);
     /* What resumes a generator enters that, and that is in no chunk. */
     if (!step.enters || step.family == OPCODE_RESUMES_GENERATOR || walk_is_running(walk, caller.bytes))
@@ -169,31 +206,62 @@ static enum status put_seen(struct walk *walk, const struct seen_call *call) {
     return STATUS_OK;
 }
 
-/* Whether the top executed the same still after the frames outside were read: else they may belong to what has taken
- * its place. Of those that were read on their own, later than the copy, it is not known. */
-static bool still_runs(const struct walk *walk, bool late) {
+/* The top as it was when the frames outside had been read; NULL when it was not read then. */
+static const struct again *find_again(const struct walk *walk) {
     const struct stack_tracker *tracker = walk->tracker;
-    if (walk->top == SIZE_MAX || tracker->paused)
-        return true;
-    const struct tracked_frame *top = &tracker->stack.frames[walk->top];
-    for (size_t i = 0; i < tracker->again_count && !late; i++)
-        if (tracker->again[i].read && tracker->again[i].address == top->address)
-            return tracker->again[i].executable == top->executable;
-    return false;
+    remote_addr address = tracker->stack.frames[walk->top].address;
+    for (size_t i = 0; i < tracker->again_count && walk->top_bytes != NULL; i++)
+        if (tracker->again[i].read && tracker->again[i].address == address)
+            return &tracker->again[i];
+    return NULL;
 }
 
-/* The top is to be read again at the next attempt. */
-static void remember_runner(struct walk *walk) {
+/* Whether the top was where it had been when the frames outside had been read: else they may belong to what has taken
+ * its place. */
+static bool still_waits(const struct walk *walk) {
+    const struct stack_tracker *tracker = walk->tracker;
+    const struct layout_frame *fields = &walk->layout->frame;
+    if (walk->top == SIZE_MAX || tracker->paused)
+        return true;
+    const struct again *again = find_again(walk);
+    return again != NULL &&
+           load_u64(again->bytes + fields->f_executable) == load_u64(walk->top_bytes + fields->f_executable) &&
+           load_u64(again->bytes + fields->instr_ptr) == load_u64(walk->top_bytes + fields->instr_ptr) &&
+           walk_is_running(walk, again->bytes) == walk_is_running(walk, walk->top_bytes);
+}
+
+/* Whether, for all that is known, it is to be noted what was seen above a top that still waits. In between it may have
+ * gone away and come back. What has not changed at all has hardly; but where looks are slow, hardly any top has not
+ * changed at all. */
+static bool is_noteworthy(const struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
+    if (!tracker->quick || tracker->paused)
+        return false;
     if (walk->top == SIZE_MAX)
-        return;
-    remote_addr address = tracker->stack.frames[walk->top].address;
-    for (size_t i = 0; i < tracker->again_count; i++)
-        if (tracker->again[i].address == address)
-            return;
-    if (tracker->again_count == TRACKER_MAX_AGAIN)
-        tracker->again_count = 0;
-    tracker->again[tracker->again_count++] = (struct again){.address = address};
+        return true;
+    const struct again *again = find_again(walk);
+    const struct tracked_frame *top = &tracker->stack.frames[walk->top];
+    size_t size_bytes = (size_t)(top->end - top->address);
+    if (again != NULL && size_bytes > again->size_bytes)
+        size_bytes = again->size_bytes;
+    bool unchanged = again != NULL && memcmp(again->bytes, walk->top_bytes, size_bytes) == 0;
+    tracker->waits++;
+    tracker->waits_unchanged += unchanged;
+    if (tracker->waits == MAX_COUNTED) {
+        tracker->waits /= 2;
+        tracker->waits_unchanged /= 2;
+    }
+    return unchanged || tracker->waits_unchanged * FEW_UNCHANGED < tracker->waits;
+}
+
+/* The same, read now. */
+static bool waits_now(struct walk *walk) {
+    struct stack_tracker *tracker = walk->tracker;
+    if (walk->top == SIZE_MAX || tracker->paused)
+        return true;
+    struct again *again = runner_place(tracker, &tracker->stack.frames[walk->top]);
+    again->read = memory_read(tracker->runtime->live, again->address, again->bytes, again->size_bytes) == STATUS_OK;
+    return still_waits(walk);
 }
 
 /* What is not known must be seen several times in a row: the thread may have come back to where it was meanwhile. */
@@ -205,25 +273,43 @@ static enum status check_often(struct walk *walk, const struct tracked_frame *ca
     return tracker->doubted_times >= BELIEVED_TIMES ? STATUS_OK : STATUS_TORN;
 }
 
+/* Whether the top had the outermost of the generators from `first` on among its variables or on its stack. A generator
+ * that has taken the place of another has mostly the same address as that; not where there are no free lists that give
+ * the last address first (mimalloc). */
+static bool holds_generator(const struct walk *walk, size_t first) {
+    const struct layout *layout = walk->layout;
+    const struct tracked_frame *frames = walk->tracker->stack.frames;
+    while (first < walk->count && frames[first].code == NULL)
+        first++;
+    if (first == walk->count || walk->top == SIZE_MAX || walk->top_bytes == NULL || !layout->free_threaded)
+        return false;
+    remote_addr object = frames[first].address - layout->gen.gi_iframe;
+    size_t end = (size_t)(frames[walk->top].end - frames[walk->top].address);
+    for (size_t i = layout->frame.localsplus; i + WORD_BYTES <= end; i += WORD_BYTES)
+        if (frame_untag(layout, load_u64(walk->top_bytes + i)) == object)
+            return true;
+    return false;
+}
+
 /* Whether the frames from `first` on can be vouched for. STATUS_NOT_FOUND: not, and they are taken off again. */
 static enum status judge_links(struct walk *walk, size_t first, bool late, const struct tracked_frame *callee) {
     struct stack_tracker *tracker = walk->tracker;
     struct call_link links[SEEN_CALLS_MAX_LINKS];
     struct seen_call call = describe(walk, first, callee, links);
-    bool sure = still_runs(walk, late), known = seen_calls_knows(walk_calls(walk), &call, callee != NULL);
-    if (sure && !tracker->slow) {
+    bool sure = still_waits(walk) && (!late || holds_generator(walk, first)),
+         known = seen_calls_knows(walk_calls(walk), &call, callee != NULL);
+    if (sure && is_noteworthy(walk))
         seen_calls_note(walk_calls(walk), &call, callee != NULL);
-        tracker->links_noted += callee == NULL;
-    }
-    if (known || tracker->paused)
+    /* What runs by itself runs now. It need not have run then. */
+    if ((known && (sure || callee != NULL)) || tracker->paused)
         return STATUS_OK;
     enum status status = STATUS_NOT_FOUND;
     if (sure)
         status = check_often(walk, callee);
     else if (seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, 0) == NULL)
         status = STATUS_TORN;
-    if (status == STATUS_TORN)
-        remember_runner(walk);
+    if (status == STATUS_TORN && walk->top != SIZE_MAX)
+        (void)runner_place(tracker, &tracker->stack.frames[walk->top]);
     if (status != STATUS_OK)
         walk->count = first;
     return status;
@@ -235,7 +321,10 @@ static enum status link_found(struct walk *walk, remote_addr address, const stru
                               const uint8_t *bytes) {
     size_t first = walk->count;
     bool late = false;
-    TRY(put_outside(walk, address, &late));
+    enum status status = put_outside(walk, address, &late);
+    if (callee == NULL)
+        walk->tracker->outside_late = late;
+    TRY(status);
     if (walk->count > first && may_have_run(walk, first) && may_have_led(walk, first) &&
         (callee == NULL || may_have_called(walk, callee, bytes)))
         return judge_links(walk, first, late, callee);
@@ -285,6 +374,15 @@ static remote_addr iterated_frame(const struct walk *walk, const struct caller *
     return address % WORD_BYTES == 0 && !walk_in_chunk(walk, address) ? address : 0;
 }
 
+/* Where the frame of the generator is that the innermost frame so far runs, a generator itself. */
+static remote_addr iterated_by_last(const struct walk *walk) {
+    const struct tracked_frame *last = &walk->tracker->stack.frames[walk->count - 1];
+    const struct outside_frame *outside = last->code != NULL ? find_outside(walk->tracker, last->address) : NULL;
+    struct caller caller = {last, outside != NULL ? outside->bytes : NULL,
+                            outside != NULL ? outside->place.size_bytes : 0};
+    return outside != NULL ? iterated_frame(walk, &caller) : 0;
+}
+
 /* Adds the generator whose frame is at *address, if there is one and the innermost frame so far runs it. Then *address
  * is where that of the generator is that this one runs, if it does. */
 static enum status put_generator(struct walk *walk, remote_addr *address, bool *late) {
@@ -297,10 +395,7 @@ static enum status put_generator(struct walk *walk, remote_addr *address, bool *
         return STATUS_NOT_FOUND;
     TRY(walk_resolve(walk, &frame, executable, &tracked));
     TRY(walk_put(walk, &tracked, NULL));
-    const struct outside_frame *outside = find_outside(walk->tracker, *address);
-    struct caller caller = {&tracked, outside != NULL ? outside->bytes : NULL,
-                            outside != NULL ? outside->size_bytes : 0};
-    *address = outside != NULL ? iterated_frame(walk, &caller) : 0;
+    *address = iterated_by_last(walk);
     return STATUS_OK;
 }
 
@@ -313,6 +408,7 @@ static enum status climb_generators(struct walk *walk, remote_addr generator) {
         status = put_generator(walk, &generator, &late);
     if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
         return status;
+    walk->tracker->outside_late = late;
     status = status == STATUS_OK ? judge_links(walk, first, late, NULL) : STATUS_NOT_FOUND;
     if (status != STATUS_NOT_FOUND)
         return status;
@@ -328,22 +424,126 @@ static remote_addr iterated_by_top(const struct walk *walk) {
     return walk->top_bytes != NULL && top->instruction_bytes >= 0 ? iterated_frame(walk, &caller) : 0;
 }
 
-static void count_links(struct stack_tracker *tracker, bool seen) {
-    tracker->links_seen += seen;
-    if (tracker->links_seen < MAX_COUNTED)
-        return;
-    tracker->links_seen /= 2;
-    tracker->links_noted /= 2;
+/* The frame outside of the chunks that was read along and was called by the innermost frame so far. */
+static enum status put_read_along(struct walk *walk) {
+    const struct stack_tracker *tracker = walk->tracker;
+    remote_addr below = walk->count > 0 ? tracker->stack.frames[walk->count - 1].address : 0;
+    for (size_t i = 0; i < tracker->outside_count; i++) {
+        const struct outside_frame *outside = &tracker->outside[i];
+        struct frame frame;
+        struct tracked_frame tracked;
+        if (!outside->read || frame_decode(walk->layout, outside->place.address, outside->bytes, &frame) != STATUS_OK ||
+            frame.previous != below || (!frame.boundary && frame.owner != FRAME_OWNED_BY_GENERATOR))
+            continue;
+        uint64_t executable = load_u64(outside->bytes + walk->layout->frame.f_executable);
+        enum status status = walk_resolve(walk, &frame, executable, &tracked);
+        if (status != STATUS_TORN)
+            return status == STATUS_OK ? walk_put(walk, &tracked, NULL) : status;
+    }
+    return STATUS_NOT_FOUND;
 }
 
-/* Whether it is to be noted that the top runs by itself. Frames outside of the chunks are noted when they can be
- * vouched for, which is seldom where they come and go; that there were none is noted as seldom, or it would seem
- * likelier. */
-static bool is_due(struct walk *walk) {
-    const struct stack_tracker *tracker = walk->tracker;
-    if (tracker->links_seen < LEAST_COUNTED)
-        return true;
-    return (uint64_t)walk_random(walk) * tracker->links_seen >> 32 < tracker->links_noted;
+/* The frames from `first` on, read along, of which the last waits for one that has ended since. What that was is
+ * recalled. */
+static enum status prolong(struct walk *walk, size_t first) {
+    struct call_link links[SEEN_CALLS_MAX_LINKS];
+    struct seen_call call = describe(walk, first, NULL, links);
+    const struct seen_call *seen = seen_calls_recall_longer(walk_calls(walk), &call, walk_random(walk));
+    bool sure = still_waits(walk);
+    walk->count = first;
+    if (seen == NULL)
+        return STATUS_NOT_FOUND;
+    TRY(put_seen(walk, seen));
+    if (sure && is_noteworthy(walk))
+        seen_calls_note(walk_calls(walk), seen, false);
+    return STATUS_OK;
+}
+
+/* What was read along of the frames that run above the top. They were read before the thread state was. */
+static enum status climb_read_along(struct walk *walk) {
+    size_t first = walk->count;
+    enum status status = STATUS_OK;
+    for (size_t hops = 0; hops < TRACKER_MAX_OUTSIDE && status == STATUS_OK; hops++)
+        status = put_read_along(walk);
+    if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+        return status;
+    /* What the interpreter has on the C stack stays there when it has returned. */
+    while (walk->count > first && walk->tracker->stack.frames[walk->count - 1].code == NULL)
+        walk->count--;
+    if (walk->count == first)
+        return STATUS_NOT_FOUND;
+    if (!may_have_run(walk, first) || !may_have_led(walk, first)) {
+        walk->count = first;
+        return STATUS_NOT_FOUND;
+    }
+    remote_addr generator = iterated_by_last(walk);
+    if (generator == 0)
+        return judge_links(walk, first, false, NULL);
+    /* It is to be read along. */
+    struct frame frame;
+    bool late = false;
+    (void)read_outside(walk, generator, &frame, &(uint64_t){0}, &late);
+    return prolong(walk, first);
+}
+
+/* The generator with this frame ran when the thread state was read, and has been left since. If the top held it, the
+ * top ran it; the interpreter does that through C unless the top has saved the extent of its stack. */
+static enum status recognize(struct walk *walk, remote_addr address) {
+    const struct tracked_frame entry = {.instruction_bytes = -1, .assumed = true};
+    size_t first = walk->count;
+    struct frame frame;
+    struct tracked_frame tracked;
+    uint64_t executable = 0;
+    bool late = false;
+    if (walk->top == SIZE_MAX || walk->top_bytes == NULL ||
+        read_outside(walk, address, &frame, &executable, &late) != STATUS_OK ||
+        frame.owner != FRAME_OWNED_BY_GENERATOR || frame.boundary ||
+        walk_resolve(walk, &frame, executable, &tracked) != STATUS_OK)
+        return STATUS_NOT_FOUND;
+    if (walk_is_running(walk, walk->top_bytes) || !walk_top_step(walk).enters)
+        TRY(walk_put(walk, &entry, NULL));
+    TRY(walk_put(walk, &tracked, NULL));
+    if (holds_generator(walk, first) && may_have_run(walk, first))
+        return judge_links(walk, first, late, NULL);
+    walk->count = first;
+    return STATUS_NOT_FOUND;
+}
+
+/* Nothing was seen to run above the top. */
+static enum status judge_top(struct walk *walk, const struct seen_call *call) {
+    struct stack_tracker *tracker = walk->tracker;
+    const struct seen_call *seen = seen_calls_recall_at(walk_calls(walk), call->key, call->instruction_bytes, true, 0);
+    bool alone = walk->thread->frame == tracker->stack.frames[walk->top].address, same = still_waits(walk);
+    /* What never seems to run others need not be asked. */
+    bool sure = seen == NULL ? alone : same && (!tracker->outside_late || waits_now(walk));
+    if (tracker->paused)
+        return STATUS_OK;
+    if (sure && (seen != NULL ? is_noteworthy(walk) : !tracker->slow))
+        seen_calls_note(walk_calls(walk), call, false);
+    if (sure || (same && alone))
+        return STATUS_OK;
+    (void)runner_place(tracker, &tracker->stack.frames[walk->top]);
+    return STATUS_NOT_FOUND;
+}
+
+/* What runs above the top, which does not show what that is. */
+static enum status climb_unknown(struct walk *walk, const struct seen_call *call) {
+    struct stack_tracker *tracker = walk->tracker;
+    TRY(walk_know_thread(walk));
+    enum status status = tracker->paused ? STATUS_NOT_FOUND : climb_read_along(walk);
+    if (status != STATUS_NOT_FOUND)
+        return status;
+    remote_addr innermost = walk->thread->frame;
+    bool outside = innermost != 0 && !walk_in_chunk(walk, innermost), known = find_outside(tracker, innermost) != NULL;
+    if (outside && (!known || tracker->paused)) {
+        status = link_found(walk, innermost, NULL, NULL);
+        return status == STATUS_NOT_FOUND && !tracker->paused ? recognize(walk, innermost) : status;
+    }
+    if (outside)
+        tracker->outside_late = false;
+    bool alone = walk->top != SIZE_MAX && innermost == tracker->stack.frames[walk->top].address;
+    bool complete = tracker->outside_count > 0 && !tracker->outside_late;
+    return alone || (complete && walk->top != SIZE_MAX) ? judge_top(walk, call) : STATUS_NOT_FOUND;
 }
 
 enum status outside_climb(struct walk *walk) {
@@ -353,39 +553,25 @@ enum status outside_climb(struct walk *walk) {
         (walk_random(walk) >> 16) % CHECK_PERIOD != 0)
         return STATUS_OK;
     remote_addr generator = walk->top != SIZE_MAX && !tracker->paused ? iterated_by_top(walk) : 0;
-    if (generator != 0) {
-        enum status status = climb_generators(walk, generator);
-        if (status != STATUS_NOT_FOUND)
-            return status;
-    }
-    TRY(walk_know_thread(walk));
-    remote_addr innermost = walk->thread->frame;
-    if (walk->top != SIZE_MAX && innermost == tracker->stack.frames[walk->top].address) {
-        if (!tracker->slow && is_due(walk))
-            seen_calls_note(walk_calls(walk), &call, false);
-        return STATUS_OK;
-    }
-    bool outside = innermost != 0 && !walk_in_chunk(walk, innermost);
-    count_links(tracker, outside);
-    enum status status = outside ? link_found(walk, innermost, NULL, NULL) : STATUS_NOT_FOUND;
+    enum status status = generator != 0 ? climb_generators(walk, generator) : STATUS_NOT_FOUND;
+    if (status == STATUS_NOT_FOUND)
+        status = climb_unknown(walk, &call);
     if (status != STATUS_NOT_FOUND)
         return status;
     /* The thread has gone on since the chunks were copied. */
     const struct seen_call *seen =
-        seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, outside, walk_random(walk));
+        seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, walk_random(walk));
     if (seen != NULL)
         return put_seen(walk, seen);
     return may_run_generator(walk) ? STATUS_TORN : STATUS_OK;
 }
 
-static enum status predict_frame(struct stack_tracker *tracker, const struct tracked_frame *frame) {
-    struct outside_frame outside = {.address = frame->address,
-                                    .size_bytes = frame_head_size(&tracker->runtime->layout)};
-    if (frame->code != NULL && frame->code->frame_bytes > outside.size_bytes)
-        outside.size_bytes = frame->code->frame_bytes;
-    if (outside.size_bytes > sizeof outside.bytes)
-        outside.size_bytes = sizeof outside.bytes;
-    return stack_tracker_add_outside(tracker, &outside);
+/* What is to be read of a frame. */
+static size_t predict_bytes(const struct stack_tracker *tracker, const struct tracked_frame *frame) {
+    size_t size_bytes = frame_head_size(&tracker->runtime->layout);
+    if (frame->code != NULL && frame->code->frame_bytes > size_bytes)
+        size_bytes = frame->code->frame_bytes;
+    return size_bytes < FRAME_HEAD_MAX_BYTES ? size_bytes : FRAME_HEAD_MAX_BYTES;
 }
 
 /* The frame of a chunk that runs the frames outside at `index`. */
@@ -393,32 +579,56 @@ static void predict_again(struct stack_tracker *tracker, size_t index) {
     const struct tracked_frame *frames = tracker->stack.frames;
     while (index > 0 && frames[index].end == 0)
         index--;
-    for (size_t i = 0; i < tracker->again_count; i++)
-        if (tracker->again[i].address == frames[index].address)
-            return;
     if (frames[index].end != 0 && tracker->again_count < TRACKER_MAX_AGAIN)
-        tracker->again[tracker->again_count++] = (struct again){.address = frames[index].address};
+        (void)runner_place(tracker, &frames[index]);
+}
+
+/* What was read along at one of the last looks and is not on the stack now: generators come and go, and mostly come
+ * back to the same addresses. Those that could not be read along are as good, save where addresses are not used again
+ * soon. */
+static size_t list_spare(const struct stack_tracker *tracker, struct outside_frame_place *places, size_t count) {
+    size_t listed = tracker->runtime->layout.free_threaded ? tracker->outside_planned : tracker->outside_count;
+    size_t on_stack = count;
+    for (size_t i = 0; i < listed && count < MAX_SPARE; i++) {
+        const struct outside_frame_place *place = &tracker->outside[i].place;
+        bool is_listed = place->idle_looks >= IDLE_LOOKS;
+        for (size_t k = 0; k < on_stack && !is_listed; k++)
+            is_listed = places[k].address == place->address;
+        if (is_listed)
+            continue;
+        places[count] = *place;
+        places[count++].idle_looks++;
+    }
+    return count;
 }
 
 enum status outside_predict(struct stack_tracker *tracker, size_t same) {
     const struct tracked_stack *stack = &tracker->stack;
-    size_t found = 0;
-    for (size_t i = same; i < stack->count; i++)
-        found += stack->frames[i].end == 0 && !stack->frames[i].assumed;
-    for (size_t i = 0; i < tracker->outside_count; i++)
-        tracker->outside[i].read = false;
+    struct outside_frame_place places[TRACKER_MAX_OUTSIDE];
+    size_t count = 0;
     for (size_t i = 0; i < tracker->again_count; i++)
         tracker->again[i].read = false;
-    /* Where there were some lately there may be again. */
-    if (found == 0 && tracker->outside_idle++ < IDLE_LOOKS)
-        return STATUS_OK;
-    tracker->outside_count = 0;
-    tracker->again_count = 0;
-    tracker->outside_idle = 0;
-    for (size_t i = stack->count; i-- > same && tracker->outside_count < TRACKER_MAX_OUTSIDE;)
-        if (stack->frames[i].end == 0 && !stack->frames[i].assumed) {
-            TRY(predict_frame(tracker, &stack->frames[i]));
+    for (size_t i = stack->count; i-- > same && count < TRACKER_MAX_OUTSIDE;)
+        if (stack->frames[i].end == 0 && !stack->frames[i].assumed)
+            places[count++] = (struct outside_frame_place){.address = stack->frames[i].address,
+                                                           .size_bytes = predict_bytes(tracker, &stack->frames[i])};
+    /* Outermost first: what a frame runs is copied after it. */
+    for (size_t low = 0, high = count; high > low + 1; low++) {
+        struct outside_frame_place swapped = places[--high];
+        places[high] = places[low];
+        places[low] = swapped;
+    }
+    if (count > 0)
+        tracker->again_count = 0;
+    for (size_t i = same; i < stack->count; i++)
+        if (count > 0 && stack->frames[i].end == 0 && !stack->frames[i].assumed)
             predict_again(tracker, i);
-        }
+    count = list_spare(tracker, places, count);
+    tracker->outside_count = 0;
+    for (size_t i = 0; i < count; i++)
+        TRY(stack_tracker_add_outside(tracker, &(struct outside_frame){.place = places[i]}));
+    tracker->outside_planned = count;
+    if (count == 0)
+        tracker->again_count = 0;
     return STATUS_OK;
 }

@@ -1,5 +1,6 @@
 #include "unwind/python_stack.h"
 
+#include "base/array.h"
 #include "unwind/frame_chain.h"
 
 #include <stdlib.h>
@@ -33,14 +34,7 @@ void python_stack_release(struct python_stack *stack) {
 }
 
 static enum status add_frame(struct python_stack *stack, const struct stack_frame *frame) {
-    if (stack->count == stack->capacity) {
-        size_t capacity = stack->capacity > 0 ? stack->capacity * 2 : 32;
-        struct stack_frame *frames = realloc(stack->frames, capacity * sizeof frames[0]);
-        if (frames == NULL)
-            return STATUS_FAILED;
-        stack->frames = frames;
-        stack->capacity = capacity;
-    }
+    TRY(array_reserve((void **)&stack->frames, &stack->capacity, stack->count + 1, sizeof stack->frames[0]));
     stack->frames[stack->count++] = *frame;
     return STATUS_OK;
 }

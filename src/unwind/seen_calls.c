@@ -9,9 +9,12 @@ enum {
     WAYS = 8,
     TRUSTED_TIMES = 2,
     OFTEN_TIMES = 16,
+    SETTLED_TIMES = 64,
     MAX_TIMES = 1 << 12,
     /* Of what was seen with the same key, at least so much is to be one kind for that to be believed. */
     TRUSTED_RATIO = 8,
+    /* The same of what comes after the same beginning, beside what comes after it most often. */
+    TRUSTED_BRANCH = 4,
     PERIOD_CALLS = 1 << 17,
 };
 
@@ -102,15 +105,57 @@ void seen_calls_note(struct seen_calls *seen, const struct seen_call *call, bool
     put(rarest, call);
 }
 
+/* Whether two calls run the same in their first `depth` links. */
+static bool same_beginning(const struct seen_call *one, const struct seen_call *other, uint32_t depth) {
+    if (one->times == 0 || one->key != other->key || one->link_count < depth)
+        return false;
+    for (uint32_t i = 0; i < depth; i++)
+        if (one->links[i].code != other->links[i].code)
+            return false;
+    return true;
+}
+
+/* How often what a call has in its link at `depth` was seen after what it has before that. */
+static uint32_t count_branch(const struct seen_call *set, const struct seen_call *call, uint32_t depth) {
+    uint32_t times = 0;
+    for (size_t i = 0; i < WAYS; i++)
+        times += same_beginning(&set[i], call, depth + 1) ? set[i].times : 0;
+    return times;
+}
+
+/* Whether there is nothing in the link at `depth` that was seen so much more often, after the same beginning, that this
+ * may be put together of two calls. */
+static bool is_branch_trusted(const struct seen_call *set, const struct seen_call *call, uint32_t depth) {
+    uint32_t own = count_branch(set, call, depth), all = 0, most = own;
+    for (size_t i = 0; i < WAYS; i++) {
+        if (!same_beginning(&set[i], call, depth) || set[i].link_count <= depth)
+            continue;
+        all += set[i].times;
+        uint32_t times = set[i].links[depth].code != call->links[depth].code ? count_branch(set, &set[i], depth) : own;
+        most = times > most ? times : most;
+    }
+    if (own == most)
+        return own == all || all >= OFTEN_TIMES;
+    return all >= SETTLED_TIMES && own * TRUSTED_BRANCH >= most;
+}
+
+static bool is_trusted(const struct seen_call *set, const struct seen_call *call) {
+    bool trusted = call->times >= TRUSTED_TIMES;
+    for (uint32_t i = 0; i < call->link_count && trusted; i++)
+        trusted = is_branch_trusted(set, call, i);
+    return trusted;
+}
+
 bool seen_calls_knows(const struct seen_calls *seen, const struct seen_call *call, bool has_callee) {
-    const struct seen_call *set = seen->calls != NULL ? set_of(seen, call->key) : NULL;
-    uint32_t times = 0, all_times = 0;
+    const struct seen_call *set = seen->calls != NULL ? set_of(seen, call->key) : NULL, *known = NULL;
+    uint32_t all_times = 0;
     for (size_t i = 0; set != NULL && i < WAYS; i++) {
-        if (is_same(&set[i], call, has_callee))
-            times = set[i].times;
+        known = is_same(&set[i], call, has_callee) ? &set[i] : known;
         all_times += set[i].key == call->key ? set[i].times : 0;
     }
-    return times >= TRUSTED_TIMES && times * TRUSTED_RATIO >= all_times;
+    if (known == NULL || !is_trusted(set, known))
+        return false;
+    return known->link_count > 0 || known->times * TRUSTED_RATIO >= all_times;
 }
 
 bool seen_calls_is_rare(const struct seen_calls *seen, const struct seen_call *call) {
@@ -137,21 +182,14 @@ bool seen_calls_is_plain(const struct seen_calls *seen, const struct seen_call *
     return plain;
 }
 
-static bool fits(const struct seen_call *call, uint32_t key, int32_t instruction_bytes, bool with_links) {
-    return call->key == key && call->instruction_bytes == instruction_bytes && call->times >= TRUSTED_TIMES &&
-           (!with_links || call->link_count > 0);
-}
-
-const struct seen_call *seen_calls_recall_at(const struct seen_calls *seen, uint32_t key, int32_t instruction_bytes,
-                                             bool with_links, uint32_t random) {
-    const struct seen_call *set = seen->calls != NULL ? set_of(seen, key) : NULL;
+/* One of those of the set that fit, the likelier the more often it was seen. */
+static const struct seen_call *choose(const struct seen_call *set, const bool fits[WAYS], uint32_t random) {
     uint64_t times = 0;
-    for (size_t i = 0; set != NULL && i < WAYS; i++)
-        if (fits(&set[i], key, instruction_bytes, with_links))
-            times += set[i].times;
+    for (size_t i = 0; i < WAYS; i++)
+        times += fits[i] ? set[i].times : 0;
     uint64_t chosen = times * random >> 32;
     for (size_t i = 0; times > 0 && i < WAYS; i++) {
-        if (!fits(&set[i], key, instruction_bytes, with_links))
+        if (!fits[i])
             continue;
         if (chosen < set[i].times)
             return &set[i];
@@ -160,11 +198,31 @@ const struct seen_call *seen_calls_recall_at(const struct seen_calls *seen, uint
     return NULL;
 }
 
+const struct seen_call *seen_calls_recall_at(const struct seen_calls *seen, uint32_t key, int32_t instruction_bytes,
+                                             bool with_links, uint32_t random) {
+    const struct seen_call *set = seen->calls != NULL ? set_of(seen, key) : NULL;
+    bool fits[WAYS] = {false};
+    for (size_t i = 0; set != NULL && i < WAYS; i++)
+        fits[i] = set[i].key == key && set[i].instruction_bytes == instruction_bytes &&
+                  (!with_links || set[i].link_count > 0) && is_trusted(set, &set[i]);
+    return choose(set, fits, random);
+}
+
+const struct seen_call *seen_calls_recall_longer(const struct seen_calls *seen, const struct seen_call *call,
+                                                 uint32_t random) {
+    const struct seen_call *set = seen->calls != NULL ? set_of(seen, call->key) : NULL;
+    bool fits[WAYS] = {false};
+    for (size_t i = 0; set != NULL && i < WAYS; i++)
+        fits[i] = set[i].link_count > call->link_count && set[i].instruction_bytes == call->instruction_bytes &&
+                  same_beginning(&set[i], call, call->link_count) && is_trusted(set, &set[i]);
+    return choose(set, fits, random);
+}
+
 const struct seen_call *seen_calls_recall(const struct seen_calls *seen, uint32_t key, int32_t instruction_bytes,
                                           bool with_links, uint32_t random) {
     const struct seen_call *set = seen->calls != NULL ? set_of(seen, key) : NULL, *found = NULL;
     for (size_t i = 0; set != NULL && i < WAYS; i++) {
-        if (set[i].key != key || set[i].times < TRUSTED_TIMES || with_links != (set[i].link_count > 0))
+        if (set[i].key != key || with_links != (set[i].link_count > 0) || !is_trusted(set, &set[i]))
             continue;
         /* In a loop, what is behind comes after all that is ahead. */
         uint32_t distance = (uint32_t)(set[i].instruction_bytes - instruction_bytes);

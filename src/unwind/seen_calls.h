@@ -57,5 +57,8 @@ const struct seen_call *seen_calls_recall(const struct seen_calls *seen, uint32_
 /* The same where only that very instruction will do; with links, or with or without. */
 const struct seen_call *seen_calls_recall_at(const struct seen_calls *seen, uint32_t key, int32_t instruction_bytes,
                                              bool with_links, uint32_t random);
+/* One of those that begin with the links of that call and have more. */
+const struct seen_call *seen_calls_recall_longer(const struct seen_calls *seen, const struct seen_call *call,
+                                                 uint32_t random);
 
 #endif

@@ -1,5 +1,6 @@
 #include "unwind/stack_tracker.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "unwind/chunk_walk.h"
 #include "unwind/walk.h"
@@ -42,6 +43,7 @@ static void clear_stack(struct stack_tracker *tracker) {
     tracked_stack_forget(&tracker->stack, 0);
     chunk_copies_forget(&tracker->copies);
     tracker->outside_count = 0;
+    tracker->outside_planned = 0;
     tracker->again_count = 0;
     tracker->chunk_alone = false;
     tracker->ahead = false;
@@ -80,26 +82,9 @@ static uint64_t predict_newest_bytes(struct stack_tracker *tracker, const struct
 }
 
 enum status stack_tracker_add_outside(struct stack_tracker *tracker, const struct outside_frame *frame) {
-    if (tracker->outside_count == tracker->outside_capacity) {
-        size_t capacity = tracker->outside_capacity > 0 ? tracker->outside_capacity * 2 : 4;
-        struct outside_frame *outside = realloc(tracker->outside, capacity * sizeof outside[0]);
-        if (outside == NULL)
-            return STATUS_FAILED;
-        tracker->outside = outside;
-        tracker->outside_capacity = capacity;
-    }
+    TRY(array_reserve((void **)&tracker->outside, &tracker->outside_capacity, tracker->outside_count + 1,
+                      sizeof tracker->outside[0]));
     tracker->outside[tracker->outside_count++] = *frame;
-    return STATUS_OK;
-}
-
-static enum status reserve_pieces(struct stack_tracker *tracker, size_t count) {
-    if (count <= tracker->piece_capacity)
-        return STATUS_OK;
-    struct memory_piece *pieces = realloc(tracker->pieces, count * 2 * sizeof pieces[0]);
-    if (pieces == NULL)
-        return STATUS_FAILED;
-    tracker->pieces = pieces;
-    tracker->piece_capacity = count * 2;
     return STATUS_OK;
 }
 
@@ -113,8 +98,8 @@ static enum status prepare_copies(struct stack_tracker *tracker, struct thread_s
         thread->datastack_chunk = 0;
     TRY(status);
     TRY(chunk_copies_reserve(&tracker->copies, (size_t)size_bytes));
-    TRY(reserve_pieces(tracker, tracker->copies.count + MAX_OTHER_PIECES));
-    return STATUS_OK;
+    return array_reserve((void **)&tracker->pieces, &tracker->piece_capacity, tracker->copies.count + MAX_OTHER_PIECES,
+                         sizeof tracker->pieces[0]);
 }
 
 /* A chunk that has been popped since may have been given back to the system; it is mostly pushed again at the same
@@ -130,6 +115,7 @@ static enum status read_pieces(struct stack_tracker *tracker, size_t count, bool
     if (copies->copied == copies->count) {
         /* A generator that was there has gone, and its memory with it. */
         tracker->outside_count = 0;
+        tracker->outside_planned = 0;
         tracker->again_count = 0;
     }
     if (copies->newest >= copies->copied)
@@ -148,11 +134,11 @@ static enum status list_all(struct stack_tracker *tracker, const struct thread_s
     tracker->slot_frame = 0;
     chunk_copies_list_pieces(&tracker->copies, pieces);
     for (size_t i = 0; i < tracker->outside_count; i++)
-        pieces[count++] = (struct memory_piece){tracker->outside[i].address, tracker->outside[i].bytes,
-                                                tracker->outside[i].size_bytes};
+        pieces[count++] = (struct memory_piece){tracker->outside[i].place.address, tracker->outside[i].bytes,
+                                                tracker->outside[i].place.size_bytes};
     for (size_t i = 0; i < tracker->again_count; i++)
-        pieces[count++] = (struct memory_piece){tracker->again[i].address + layout->frame.f_executable,
-                                                &tracker->again[i].executable, sizeof tracker->again[i].executable};
+        pieces[count++] =
+            (struct memory_piece){tracker->again[i].address, tracker->again[i].bytes, tracker->again[i].size_bytes};
     pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
     if (layout_has(layout->thread.cframe) && thread->frame_slot != 0)
         pieces[count++] = (struct memory_piece){thread->frame_slot, &tracker->slot_frame, sizeof tracker->slot_frame};
@@ -273,6 +259,7 @@ static void judge_speed(struct stack_tracker *tracker, uint64_t ticks) {
     uint64_t usual_ticks = tracker->usual_ticks != 0 ? tracker->usual_ticks : ticks;
     uint64_t step = usual_ticks / 64 + 1;
     tracker->slow = ticks > usual_ticks + usual_ticks / 5;
+    tracker->quick = ticks <= usual_ticks;
     tracker->usual_ticks = ticks > usual_ticks ? usual_ticks + step : usual_ticks - step;
 }
 
@@ -297,6 +284,7 @@ void stack_tracker_plan(struct stack_tracker *tracker, struct thread_state *thre
 static enum status take_ahead(struct stack_tracker *tracker, struct thread_state *thread, bool *thread_known) {
     tracker->ahead = false;
     tracker->slow = true;
+    tracker->quick = false;
     tracker->copies.copied = tracker->copies.count;
     *thread_known = !needs_chunks_only(tracker);
     return *thread_known ? take_all(tracker, thread) : STATUS_OK;

@@ -48,18 +48,23 @@ struct stack_tracker {
     remote_addr slot_frame; /* what stands in the thread's frame slot */
     /* Frames outside of the chunks that are read along because they were there last time. */
     struct outside_frame {
-        remote_addr address;
+        struct outside_frame_place {
+            remote_addr address;
+            size_t size_bytes;   /* the head at the least, and what there is room for of the frame */
+            unsigned idle_looks; /* since it was on the stack */
+        } place;
         uint8_t bytes[FRAME_HEAD_MAX_BYTES];
-        size_t size_bytes; /* the head at the least, and what there is room for of the frame */
         bool read;
     } * outside;
     size_t outside_count;
+    size_t outside_planned; /* so many of them were predicted; the others were needed besides */
     size_t outside_capacity;
-    unsigned outside_idle; /* looks since there were any */
-    /* What the frames that run them execute, read again after them. */
+    bool outside_late; /* those that ran could not be read along when that was last tried */
+    /* The frames that run them, read again after them. */
     struct again {
         remote_addr address;
-        uint64_t executable;
+        uint8_t bytes[FRAME_HEAD_MAX_BYTES];
+        size_t size_bytes; /* the head at the least, and what there is room for of the frame */
         bool read;
     } again[TRACKER_MAX_AGAIN];
     size_t again_count;
@@ -67,9 +72,6 @@ struct stack_tracker {
         remote_addr address;
         uint64_t executable; /* its code's, as it stands in a frame */
     } functions[TRACKER_FUNCTIONS];
-    /* Looks in which the innermost frame was outside of the chunks, and those in which it could be noted how. */
-    uint32_t links_seen;
-    uint32_t links_noted;
     uint32_t doubted;       /* a path through frames outside that was found when it was not known */
     unsigned doubted_times; /* so often in a row */
     /* The thread runs on while it is copied, and a copy that took longer than most, because the processors contended
@@ -77,6 +79,9 @@ struct stack_tracker {
      * seen in quick ones lately, else the thread is looked at again at once. */
     uint64_t usual_ticks; /* how long a copy takes: their median, about */
     bool slow;            /* the last one took longer */
+    bool quick;           /* it took no longer than half of them */
+    uint32_t waits;       /* so often a frame waited still when what it runs had been read */
+    uint32_t waits_unchanged;
     uint32_t random;
     uint32_t learned_looks;      /* in so many looks it was noted what calls what */
     struct seen_calls own_calls; /* in quick ones */

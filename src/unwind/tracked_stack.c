@@ -1,8 +1,10 @@
 #include "unwind/tracked_stack.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 
-enum { MAX_FRAMES = 1 << 20, FIRST_CAPACITY = 32 };
+enum { MAX_FRAMES = 1 << 20 };
 
 void tracked_stack_forget(struct tracked_stack *stack, size_t known) {
     size_t left = 0;
@@ -39,14 +41,7 @@ void tracked_stack_remember(struct tracked_stack *stack, size_t known) {
 enum status tracked_stack_put(struct tracked_stack *stack, size_t index, const struct tracked_frame *frame) {
     if (index >= MAX_FRAMES)
         return STATUS_LIMIT;
-    if (index >= stack->capacity) {
-        size_t capacity = stack->capacity > 0 ? stack->capacity * 2 : FIRST_CAPACITY;
-        struct tracked_frame *frames = realloc(stack->frames, capacity * sizeof frames[0]);
-        if (frames == NULL)
-            return STATUS_FAILED;
-        stack->frames = frames;
-        stack->capacity = capacity;
-    }
+    TRY(array_reserve((void **)&stack->frames, &stack->capacity, index + 1, sizeof stack->frames[0]));
     tracked_stack_touch(stack, index);
     stack->frames[index] = *frame;
     return STATUS_OK;

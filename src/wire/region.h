@@ -90,6 +90,7 @@ struct wire_region {
     _Atomic uint64_t lost_memory_records;
     _Atomic uint64_t lost_memory_bytes; /* what the allocations stand for of which no record could be written */
     int64_t inherited_bytes;            /* of the footprint, what a child of fork began with */
+    _Atomic uint64_t no_event;          /* threads that were to have a perf event and got none */
     char reason[WIRE_REASON_BYTES];     /* NUL-terminated, for the user, when state is WIRE_OFF */
 };
 

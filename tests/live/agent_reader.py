@@ -32,11 +32,11 @@ STARTING, SAMPLING, OFF, ENDED = range(4)
 SAMPLE, PAUSE = range(2)
 SLOT_FREE, SLOT_CLAIMED, SLOT_LIVE, SLOT_ENDED = range(4)
 
-HEADER = struct.Struct("=QIiiIIIQQQQIIQQQqQQIIQQq256s")
+HEADER = struct.Struct("=QIiiIIIQQQQIIQQQqQQIIQQqQ256s")
 HEADER_NAMES = (
     "magic version pid parent_pid python_version free_threaded forked start_ns period_ns runtime eval_address state"
     " control no_slot deaths memory_stride_bytes footprint_bytes peak_bytes peak_ns peak_id ring_bytes lost_memory_records"
-    " lost_memory_bytes inherited_bytes reason"
+    " lost_memory_bytes inherited_bytes no_event reason"
 ).split()
 CONTROL_OFFSET = 68
 SLOT = struct.Struct("=IIQQQQQQQ")

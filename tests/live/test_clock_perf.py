@@ -168,8 +168,24 @@ def test_a_thread_that_gets_none(any_python):
         any_python, COMMON + "burn(0.3)\nprint(json.dumps(told()))", env=PERF, preexec_fn=forbid
     )
     tid, cpu_ns = watched.json()
-    assert watched.region.header["state"] == ENDED
+    assert (watched.region.header["state"], watched.region.header["no_event"]) == (ENDED, 1)
     assert_sampled(watched.region.thread(tid), cpu_ns)
+
+
+WITHOUT_DESCRIPTORS = COMMON + """
+import resource
+thread = threading.Thread(target=burn, args=(0.1,))
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+thread.start()
+thread.join()
+"""
+
+
+@permitted
+def test_a_thread_that_gets_none_is_told_of(any_python, tmp_path):
+    command = ["run", "--clock", "perf", "--no-capture", "--quiet", "--", any_python.path, "-c", WITHOUT_DESCRIPTORS]
+    result = strobe(*command, cwd=tmp_path)
+    assert result.returncode == 0 and "strobe: 1 threads of process" in result.stderr, result
 
 
 @pytest.mark.parametrize("options", [["--clock", "wall"], ["--clock", "perf", "--no-agent"]])

@@ -69,11 +69,44 @@ static void test_one_of_several_ways_is_chosen_as_often_as_it_was_seen(void **st
     (void)state;
     struct seen_calls seen = {0};
     int first = 0;
-    note(&seen, KEY, 8, &generator, 4, 30);
-    note(&seen, KEY, 8, &other_generator, 4, 10);
+    note(&seen, KEY, 8, &generator, 4, 90);
+    note(&seen, KEY, 8, &other_generator, 4, 30);
     for (uint32_t i = 0; i < 100; i++)
         first += seen_calls_recall_at(&seen, KEY, 8, true, i * (UINT32_MAX / 100))->links[0].code == &generator;
     assert_in_range(first, 74, 76);
+    seen_calls_release(&seen);
+}
+
+/* What may be put together of two calls is not recalled, not even when it is all that there is besides. */
+static void test_what_contradicts_what_is_seen_more_often_is_not_recalled(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    note(&seen, KEY, 8, &generator, 4, 3);
+    assert_non_null(seen_calls_recall_at(&seen, KEY, 8, true, 0));
+    note(&seen, KEY, 8, &other_generator, 4, 2);
+    /* Too little is known to tell which of them is wrong. */
+    assert_null(seen_calls_recall_at(&seen, KEY, 8, true, 0));
+    note(&seen, KEY, 8, &generator, 4, 50);
+    for (uint32_t i = 0; i < 100; i++)
+        assert_ptr_equal(seen_calls_recall_at(&seen, KEY, 8, true, i * (UINT32_MAX / 100))->links[0].code, &generator);
+    assert_false(knows(&seen, 8, &other_generator, 4, true));
+    seen_calls_release(&seen);
+}
+
+static void test_what_has_more_links_is_recalled_by_its_beginning(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    struct call_link links[] = {{&generator, 4}, {&other_generator, 6}};
+    struct seen_call longer = {.key = KEY, .instruction_bytes = 8, .link_count = 2, .links = links};
+    struct seen_call beginning = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = links};
+    struct seen_call other = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = links + 1};
+    note(&seen, KEY, 8, &generator, 4, 5);
+    assert_null(seen_calls_recall_longer(&seen, &beginning, 0));
+    for (int i = 0; i < 5; i++)
+        seen_calls_note(&seen, &longer, false);
+    assert_int_equal(seen_calls_recall_longer(&seen, &beginning, 0)->link_count, 2);
+    assert_null(seen_calls_recall_longer(&seen, &other, 0));
+    assert_null(seen_calls_recall_longer(&seen, &longer, 0));
     seen_calls_release(&seen);
 }
 
@@ -117,6 +150,8 @@ int main(void) {
         cmocka_unit_test(test_what_is_rare_beside_others_is_not_known),
         cmocka_unit_test(test_a_call_is_made_from_the_next_place),
         cmocka_unit_test(test_one_of_several_ways_is_chosen_as_often_as_it_was_seen),
+        cmocka_unit_test(test_what_contradicts_what_is_seen_more_often_is_not_recalled),
+        cmocka_unit_test(test_what_has_more_links_is_recalled_by_its_beginning),
         cmocka_unit_test(test_the_place_of_what_runs_does_not_matter),
         cmocka_unit_test(test_a_site_is_plain_until_it_runs_something),
         cmocka_unit_test(test_what_is_frequent_stays),

@@ -101,6 +101,10 @@ static enum status take_exec(struct process_events *events, const struct proc_ev
         return STATUS_OK;
     /* Whichever thread did it is the first one now. */
     watched->leader_ended = false;
+    /* A search, when messages were lost, is not to find it once more. */
+    struct process_stat stat = {0};
+    (void)events_read_stat(watched->pid, &stat);
+    watched->start_code = stat.start_code;
     struct process_event told = {
         .kind = PROCESS_EXECED,
         .pid = watched->pid,

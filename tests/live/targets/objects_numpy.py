@@ -68,12 +68,33 @@ def add_scalars():
     add(numpy.bytes_(b"x\0y"), "np.bytes_(b'x\\x00y')")
 
 
+def add_times():
+    generator = random.Random(11)
+    units = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"]
+    for unit in units + ["25" + unit for unit in units]:
+        for bits in (0, 1, 4, 8, 14, 20, 30, 62 if units.index(unit.lstrip("25")) > units.index("s") else 34):
+            for value in {generator.randint(-(1 << bits), 1 << bits) for _ in range(4)}:
+                value //= 25 if unit[0] == "2" else 1
+                # A year beyond these is written with a sign, or not at all.
+                date = numpy.datetime64(value, unit)
+                if re.match(r"[0-9]{4}(\D|$)", str(date)):
+                    add(date, "np.datetime64('%s')" % date)
+                add(numpy.timedelta64(value, unit), "np.timedelta64(%d,'%s')" % (value, unit))
+    for day in range(-800000, 800000, 997):
+        add(numpy.datetime64(day, "D"), "np.datetime64('%s')" % numpy.datetime64(day, "D"))
+    add(numpy.datetime64("NaT"), "np.datetime64('NaT')")
+    add(numpy.datetime64("NaT", "ns"), "np.datetime64('NaT')")
+    add(numpy.timedelta64("NaT"), "np.timedelta64('NaT')")
+    add(numpy.timedelta64("NaT", "s"), "np.timedelta64('NaT','s')")
+    add(numpy.timedelta64(-7), "np.timedelta64(-7)")
+
+
 def add_arrays():
     for shape in ((), (0,), (3,), (3, 4), (2, 3, 4)):
         text = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
         for kind, name in (("f8", "float64"), ("f4", "float32"), ("i2", "int16"), ("?", "bool"), ("O", "object"),
                            ("c16", "complex128"), (">f4", ">f4"), ("U5", "<U5"), (">U5", ">U5"), ("S3", "S3"), ("V7", "V7"),
-                           ("M8[s]", "datetime64")):
+                           ("M8[s]", "datetime64[s]"), ("m8[25ns]", "timedelta64[25ns]"), ("M8", "datetime64"), (">M8[D]", ">M8[D]")):
             add(numpy.zeros(shape, kind), "array(shape=(%s), dtype=%s)" % (text, name))
     add(numpy.zeros((2, 2))[::-1].T, "array(shape=(2, 2), dtype=float64)")
     add(numpy.ma.zeros(3), "MaskedArray(shape=(3,), dtype=float64)")
@@ -87,6 +108,7 @@ def main():
     from objects import pointer_of_runtime
 
     add_scalars()
+    add_times()
     add_arrays()
     print(json.dumps({"runtime": pointer_of_runtime(), "cases": cases}), flush=True)
     sys.stdin.read()

@@ -1,0 +1,71 @@
+"""Deep stacks that are seen at one depth, then at another: what is remembered of them must not mix, in the capture
+neither. And a look is hardly more than one read."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+from harness import STROBE, Target, strobe
+
+DEPTH, ROUNDS = 60, 20
+RATE_HZ = 20_000
+SECONDS = 0.5
+# Before 3.11 callers are read one by one.
+BLOCKING_RATE_HZ = 1000
+
+# What a look may cost on average, and what is asked for besides in each millisecond.
+READS_PER_SAMPLE = 1.5
+READS_PER_MS = 8
+
+
+def is_possible(names):
+    """Whether a stack, from the module's frame on, is the beginning of one of the chains, or one of them with the leaf."""
+    chain = names[:-1] if names[-1:] == ["leaf"] else names
+    letter = chain[0][0] if chain else "p"
+    if names[-1:] == ["leaf"] and len(chain) != DEPTH:
+        return False
+    return letter in "pq" and chain == [f"{letter}{i}" for i in range(len(chain))]
+
+
+def collapsed_stacks(path):
+    """(names of the functions from the outermost on, count) of a report."""
+    for line in path.read_text().splitlines():
+        stack, _, count = line.rpartition(" ")
+        names = [re.sub(r":\d+$", "", frame).rpartition(":")[2] for frame in stack.split(";")]
+        assert names[0] == "<module>", line
+        yield names[1:], int(count)
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["", "blocking"])
+def test_depths_do_not_mix(python, tmp_path, blocking):
+    """Non-blocking looks at linked frames are judged elsewhere (test_sampling_truth.py)."""
+    if not blocking and not python.at_least(3, 11):
+        pytest.skip("frames that are not in one piece are judged by their shares")
+    report = tmp_path / "report"
+    options = ["--blocking", "-r", BLOCKING_RATE_HZ] if blocking else ["-r", RATE_HZ]
+    with Target(python, "up_and_down.py", DEPTH, ROUNDS) as target:
+        done = strobe("attach", *options, "-d", SECONDS, "--all", "-f", "collapsed", "-o", report, target.pid)
+        assert done.returncode == 0, done
+    stacks = list(collapsed_stacks(report))
+    impossible = [(count, names[-5:]) for names, count in stacks if not is_possible(names)]
+    assert sum(count for count, _ in impossible) <= sum(count for _, count in stacks) / 1000, impossible[:5]
+    depths = {len(names) for names, _ in stacks}
+    # It was seen on its way, too.
+    assert max(depths) > DEPTH / 2 and len(depths) > 3
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="no strace")
+def test_a_look_is_one_read(python, tmp_path):
+    if not python.at_least(3, 11):
+        pytest.skip("frames are not in one piece")
+    calls, report = tmp_path / "calls", tmp_path / "report.json"
+    options = ["-r", RATE_HZ, "-d", SECONDS, "-f", "json", "-o", report]
+    with Target(python, "up_and_down.py", DEPTH, ROUNDS) as target:
+        command = ["strace", "-f", "-e", "trace=pread64,process_vm_readv", "-o", calls, STROBE, "attach", *options]
+        subprocess.run([*map(str, command), str(target.pid)], check=True, timeout=60, capture_output=True)
+    samples = json.loads(report.read_text())["samples"]["taken"]
+    reads = sum(1 for line in calls.open() if "pread64(" in line or "process_vm_readv(" in line)
+    assert samples > 100
+    assert reads <= samples * READS_PER_SAMPLE + SECONDS * 1000 * READS_PER_MS
