@@ -261,8 +261,7 @@ static bool still_waits(const struct walk *walk) {
 
 static bool is_unchanged(const struct walk *walk) {
     const struct again *again = find_again(walk);
-    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
-    size_t size_bytes = (size_t)(top->end - top->address);
+    size_t size_bytes = walk_copied_of_top(walk);
     if (again != NULL && size_bytes > again->size_bytes)
         size_bytes = again->size_bytes;
     return again != NULL && memcmp(again->bytes, walk->top_bytes, size_bytes) == 0;
@@ -306,18 +305,6 @@ static enum status check_often(struct walk *walk, const struct tracked_frame *ca
     return tracker->doubted_times >= BELIEVED_TIMES ? STATUS_OK : STATUS_TORN;
 }
 
-/* How much of the top was copied: the end of one that has just been pushed may lie beyond that, and what its code says
- * of its size need not be true. */
-static size_t copied_of_top(const struct walk *walk) {
-    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
-    const struct chunk_span *span = chunk_copies_find(&walk->tracker->copies, top->address);
-    const size_t offset = span != NULL ? (size_t)(top->address - span->address) : 0;
-    if (span == NULL || offset >= span->size_bytes)
-        return 0;
-    const size_t room = span->size_bytes - offset, size_bytes = (size_t)(top->end - top->address);
-    return size_bytes < room ? size_bytes : room;
-}
-
 /* Whether the top had the outermost of the generators from `first` on among its variables or on its stack. That says
  * little where what is freed last is taken first, and the next generator has the address of the one before; mimalloc
  * does that seldom. */
@@ -329,7 +316,7 @@ static bool holds_generator(const struct walk *walk, size_t first) {
     if (first == walk->count || walk->top == SIZE_MAX || walk->top_bytes == NULL)
         return false;
     remote_addr object = frames[first].address - layout->gen.gi_iframe;
-    const size_t end = copied_of_top(walk);
+    const size_t end = walk_copied_of_top(walk);
     for (size_t i = layout->frame.localsplus; i + WORD_BYTES <= end; i += WORD_BYTES)
         if (frame_untag(layout, load_u64(walk->top_bytes + i)) == object)
             return true;

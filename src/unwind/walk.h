@@ -54,6 +54,9 @@ bool walk_in_chunk(const struct walk *walk, remote_addr address);
 const uint8_t *walk_bytes_at(const struct walk *walk, remote_addr address);
 /* The innermost frame in the chunks below index `count` is the top. */
 void walk_find_top(struct walk *walk, size_t count);
+/* How much of the top was copied: the end of one that has just been pushed may lie beyond that, and what its code says
+ * of its size need not be true. */
+size_t walk_copied_of_top(const struct walk *walk);
 /* What the top's instruction can do. */
 struct code_step walk_top_step(const struct walk *walk);
 /* Fills in what a frame executes. STATUS_TORN when it cannot be executing that. */
