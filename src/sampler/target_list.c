@@ -86,7 +86,7 @@ static struct target_thread *find_thread(const struct target *target, const stru
 
 static struct target_thread *add_thread(struct target *target) {
     if (array_reserve((void **)&target->threads, &target->thread_capacity, target->thread_count + 1,
-                      sizeof target->threads[0]) != STATUS_OK)
+                      sizeof(struct target_thread *)) != STATUS_OK)
         return NULL;
     struct target_thread *thread = calloc(1, sizeof *thread);
     if (thread != NULL)
