@@ -52,8 +52,7 @@ static bool may_have_entered(const struct walk *walk, const struct tracked_frame
         return true;
     if (walk_is_running(walk, walk->top_bytes))
         return false;
-    struct caller caller = {&walk->tracker->stack.frames[walk->top], walk->top_bytes,
-                            walk->tracker->stack.frames[walk->top].code->frame_bytes};
+    struct caller caller = {&walk->tracker->stack.frames[walk->top], walk->top_bytes, walk_top_size(walk)};
     return step.family != OPCODE_CALL || !callee->shown || walk_called_this(walk, &caller, bytes);
 }
 
@@ -159,7 +158,7 @@ static enum status put_popped(struct walk *walk, struct tracked_frame *callee, r
         return STATUS_OK;
     if (previous == caller->address) {
         struct code_step step = walk_top_step(walk);
-        struct caller called = {caller, walk->top_bytes, caller->code->frame_bytes};
+        struct caller called = {caller, walk->top_bytes, walk_top_size(walk)};
         if (!step.enters || step.family == OPCODE_RESUMES_GENERATOR || walk_is_running(walk, walk->top_bytes) ||
             !is_known_call(walk, caller, callee) ||
             (layout_has(walk->layout->frame.stacktop) && step.family == OPCODE_CALL &&
@@ -190,7 +189,7 @@ static bool revive(struct walk *walk, const uint8_t *bytes, uint64_t *executable
         load_u64(bytes + walk->layout->frame.previous) != walk->tracker->stack.frames[walk->top].address)
         return false;
     const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
-    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
+    struct caller caller = {top, walk->top_bytes, walk_top_size(walk)};
     if (!walk_stack_word(walk, &caller, 0, &called))
         return false;
     const struct seen_function *seen = walk_find_function(walk, called);

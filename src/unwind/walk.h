@@ -48,6 +48,14 @@ static inline bool walk_is_running(const struct walk *walk, const uint8_t *bytes
     return load_u64(bytes + fields->stackpointer) == 0;
 }
 
+/* How many of the top's bytes can be looked at: its code says how many it has, and may say anything. */
+static inline size_t walk_top_size(const struct walk *walk) {
+    const struct chunk_copies *copies = &walk->tracker->copies;
+    size_t left = (size_t)(copies->now + copies->buffer_bytes - walk->top_bytes);
+    size_t size_bytes = walk->tracker->stack.frames[walk->top].code->frame_bytes;
+    return size_bytes < left ? size_bytes : left;
+}
+
 /* Whether the address is in one of the chunks, as far as they are known. */
 bool walk_in_chunk(const struct walk *walk, remote_addr address);
 /* The bytes of a frame of the span in the copy; NULL when they are not (all) in it. */
