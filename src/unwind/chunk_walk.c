@@ -340,16 +340,6 @@ static bool is_innermost(const struct walk *walk) {
     return !layout_has(fields->stacktop) && walk_is_running(walk, walk->top_bytes);
 }
 
-/* Whether it was seen often enough that what the top may run outside of the chunks it does not. */
-static bool runs_by_itself(struct walk *walk) {
-    if (walk->top == SIZE_MAX || walk->top + 1 != walk->count)
-        return false;
-    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
-    struct seen_call call = {.key = seen_calls_key(top->path, SEEN_CALLS_NO_CALLEE),
-                             .instruction_bytes = top->instruction_bytes};
-    return seen_calls_is_plain(walk_calls(walk), &call);
-}
-
 /* Whether what is new can be believed (stack_tracker.h says when not). */
 static bool check_paths(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
@@ -392,7 +382,7 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
         drop_leftovers(&walk);
         if (!walk.ended && !is_innermost(&walk))
             status = climb_outside(&walk);
-        tracker->chunk_alone = !walk.thread_known || walk.ended || is_innermost(&walk) || runs_by_itself(&walk);
+        tracker->chunk_alone = !walk.thread_known || walk.ended || is_innermost(&walk) || outside_is_unlikely(&walk);
         if (!walk.thread_known)
             thread->datastack_top = tracker->stack.frames[walk.top].end;
     }

@@ -589,6 +589,13 @@ static enum status climb_unknown(struct walk *walk, const struct seen_call *call
     return runs_alone(walk) || (complete && walk->top != SIZE_MAX) ? judge_top(walk, call) : STATUS_NOT_FOUND;
 }
 
+bool outside_is_unlikely(const struct walk *walk) {
+    if (walk->top == SIZE_MAX || walk->top + 1 != walk->count)
+        return false;
+    struct seen_call call = {.key = key_of(walk, NULL), .instruction_bytes = site_of(walk)};
+    return seen_calls_is_plain(walk_calls(walk), &call);
+}
+
 enum status outside_climb(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
     struct seen_call call = {.key = key_of(walk, NULL), .instruction_bytes = site_of(walk)};

@@ -95,6 +95,8 @@ enum status outside_link(struct walk *walk, remote_addr address, const struct tr
                          const uint8_t *bytes) MUST_USE;
 /* The same when the callee has been popped, as it was when it was last seen to be called from where the top stands. */
 enum status outside_recall(struct walk *walk, const struct tracked_frame *callee) MUST_USE;
+/* Whether the top is the innermost frame, and was seen often enough to run nothing outside of the chunks. */
+bool outside_is_unlikely(const struct walk *walk);
 /* Adds what runs above the top outside of the chunks, if anything does. */
 enum status outside_climb(struct walk *walk) MUST_USE;
 /* Makes room for one more frame to read along. */
