@@ -60,7 +60,7 @@ class Plan:
     """How much is measured. What is slow of others' is run once."""
 
     def __init__(self, context):
-        self.program_rounds = 5 if context.short else 20
+        self.program_rounds = 3 if context.short else 20
         self.churn_seconds, self.churn_runs = (0.5, 7) if context.short else (1.0, max(7, context.runs // 3))
         self.rounds_counted = (50, 150) if context.short else (400, 1200)  # the difference is without start-up
         self.memory_runs = 3

@@ -3,6 +3,7 @@
 #include "agent/agent.h"
 #include "agent/busy.h"
 #include "agent/heap.h"
+#include "agent/heap_touched.h"
 #include "agent/machine.h"
 #include "agent/probe.h"
 #include "agent/threads.h"
@@ -170,6 +171,7 @@ static bool enter(struct agent_thread *thread, uint32_t overruns) {
 static void leave(void) {
     busy_leave();
     heap_catch_up();
+    heap_touched_look();
     heap_tell_counts(false);
 }
 

@@ -5,6 +5,8 @@
 #include "agent/agent.h"
 #include "agent/busy.h"
 #include "agent/heap.h"
+#include "agent/heap_touched.h"
+#include "agent/load.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -38,7 +40,7 @@ static struct {
 struct extent {
     uintptr_t start, end;
 };
-static struct extent own, allocators;
+static struct extent own, allocators, interpreter;
 static bool begun;
 
 /* What is mapped and counted, in the order of the addresses. */
@@ -132,6 +134,7 @@ void heap_map_begin(const void *allocator) {
         return;
     own = extent_of((const void *)&known);
     allocators = extent_of(allocator);
+    interpreter = extent_of(pointer_to(agent_python()->runtime));
     begun = true;
 }
 
@@ -153,6 +156,7 @@ static void unlock(void) {
 }
 
 void heap_map_forget(void) {
+    heap_touched_forget();
     if (atomic_exchange(&known.locked, false))
         known.count = 0;
 }
@@ -351,10 +355,18 @@ static void note_opened(const void *address, size_t size_bytes) {
 
 /* --- What the program calls. --- */
 
-/* Address space that is only reserved is not memory: what is put there later is, or what of it is opened. Of
- * mimalloc's, which asks for MAP_NORESERVE, the blocks are. */
-static bool may_be_memory(int flags) {
-    return (flags & MAP_ANONYMOUS) != 0 && (flags & MAP_NORESERVE) == 0;
+/* Address space that is only reserved is not memory: what is put there later is, or what of it is opened, or where it
+ * is open from the beginning (MAP_NORESERVE), what of it is touched. Of mimalloc's, which is the interpreter's, the
+ * blocks are. */
+static void note_made(const void *caller, void *mapped, size_t size_bytes, int protection, int flags) {
+    if ((flags & MAP_ANONYMOUS) == 0)
+        return;
+    if ((flags & MAP_NORESERVE) == 0 && protection != PROT_NONE)
+        note_mapped(mapped, size_bytes);
+    else if ((flags & MAP_NORESERVE) == 0)
+        note_reserved(mapped, size_bytes);
+    else if (protection != PROT_NONE && heap_thread.inside == 0 && !is_within(caller, interpreter))
+        heap_touched_map(mapped, size_bytes);
 }
 
 static inline __attribute__((always_inline)) void *map(const void *caller, void *address, size_t size_bytes,
@@ -364,11 +376,9 @@ static inline __attribute__((always_inline)) void *map(const void *caller, void 
         return mapped;
     int error = errno;
     /* What was there is not any more: by MAP_FIXED, or it went unseen (a handler's munmap, a system call). */
+    heap_touched_unmap(mapped, size_bytes);
     note_unmapped(mapped, size_bytes);
-    if (may_be_memory(flags) && protection != PROT_NONE)
-        note_mapped(mapped, size_bytes);
-    else if (may_be_memory(flags))
-        note_reserved(mapped, size_bytes);
+    note_made(caller, mapped, size_bytes, protection, flags);
     errno = error;
     return mapped;
 }
@@ -386,6 +396,7 @@ AGENT_EXPORT void *mmap64(void *address, size_t size_bytes, int protection, int 
 AGENT_EXPORT int munmap(void *address, size_t size_bytes) {
     if (counts(__builtin_return_address(0)) && (uintptr_t)address % PAGE_BYTES == 0) {
         int error = errno;
+        heap_touched_unmap(address, size_bytes);
         note_unmapped(address, size_bytes);
         errno = error;
     }
@@ -436,11 +447,22 @@ static void note_moved(const struct range *old, void *moved, size_t size_bytes, 
     flush_if_large();
 }
 
+static void *remap_touched(void *old, size_t old_bytes, size_t size_bytes, int flags, void *address) {
+    bool is_one = heap_touched_knows(old);
+    heap_touched_unmap(old, old_bytes);
+    void *moved = next_mremap(old, old_bytes, size_bytes, flags, address);
+    int error = errno;
+    if (is_one)
+        heap_touched_map(moved != MAP_FAILED ? moved : old, moved != MAP_FAILED ? size_bytes : old_bytes);
+    errno = error;
+    return moved;
+}
+
 static void *remap(void *old, size_t old_bytes, size_t size_bytes, int flags, void *address) {
     struct range whole;
     struct sampled sampled;
     if (!take_whole(old, old_bytes, &whole))
-        return next_mremap(old, old_bytes, size_bytes, flags, address);
+        return remap_touched(old, old_bytes, size_bytes, flags, address);
     bool is_sampled = whole.origin == whole.start && sampled_may_hold(whole.origin) && heap_take_out(old, &sampled);
     void *moved = next_mremap(old, old_bytes, size_bytes, flags, address);
     int error = errno;

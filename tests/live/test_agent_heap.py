@@ -110,6 +110,26 @@ elif kind == 'map':
     for i in range(0, len(keep), 4096):
         keep[i] = 1
     mmap.mmap(-1, 30000001).close()
+elif kind == 'touched':
+    import ctypes, time
+    libc, GIB = ctypes.CDLL(None), 1 << 30
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    libc.mremap.restype = ctypes.c_void_p
+    libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
+    def touch(size):
+        keep = libc.mmap(None, 64 * GIB, 3, 0x4022, -1, 0)
+        ctypes.memset(keep + GIB, 1, size)
+        return keep
+    keep = touch(30000001)
+    assert libc.munmap(keep, 64 * GIB) == 0
+    keep = libc.mremap(touch(60000011), 64 * GIB, 65 * GIB, 1)
+    assert libc.munmap(keep + 2 * GIB, GIB) == 0
+    # What is touched is seen as CPU time goes by.
+    end = time.thread_time() + 1
+    while time.thread_time() < end:
+        pass
 print(private(), flush=True)
 os.kill(os.getpid(), 9)
 """
@@ -117,7 +137,7 @@ os.kill(os.getpid(), 9)
 PROGRAM_BYTES = 8 << 20
 
 
-@pytest.mark.parametrize("kind", ["objects", "blocks", "map"])
+@pytest.mark.parametrize("kind", ["objects", "blocks", "map", "touched"])
 def test_footprint(python, kind):
     watched = watch(python, "nothing = private()\nprint(nothing, flush=True)\n" + FOOTPRINT, kind)
     before, after = (int(line) for line in watched.stdout.split())
