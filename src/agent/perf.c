@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PAGE_BYTES = 4096 };
@@ -41,7 +42,10 @@ static bool direct_signal(int event) {
 }
 
 void perf_start(struct perf *perf, const struct clock_times *start, uint64_t period_ns) {
-    *perf = (struct perf){.told = *start, .tick = *start};
+    struct timespec tick = {0};
+    (void)clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+    *perf = (struct perf){
+        .told = *start, .tick_system_us = start->system_us, .kernel_tick_us = (uint64_t)tick.tv_nsec / NS_PER_US};
     perf->told.user_us = start->cpu_ns / NS_PER_US - start->system_us;
     int event = open_event(period_ns);
     if (event < 0)
@@ -79,10 +83,12 @@ struct clock_times perf_note_strike(struct perf *perf) {
     return *tell(perf, cpu_us > now.system_us ? cpu_us - now.system_us : 0, perf->told.system_us);
 }
 
+/* The account grows by a tick where that found the kernel, and hardly where it did not: it is scaled to what the
+ * scheduler has measured (cputime_adjust, kernel/sched/cputime.c, Linux 6.1). */
 bool perf_note_tick(struct perf *perf, struct clock_times *times) {
-    struct clock_times now = clock_read_at_tick(), *tick = &perf->tick;
-    bool in_kernel = now.system_us - tick->system_us > now.user_us - tick->user_us;
-    *tick = now;
+    struct clock_times now = clock_read_at_tick();
+    bool in_kernel = now.system_us - perf->tick_system_us > perf->kernel_tick_us / 2;
+    perf->tick_system_us = now.system_us;
     *times = *tell(perf, perf->told.user_us, in_kernel ? now.system_us : perf->told.system_us);
     return in_kernel;
 }

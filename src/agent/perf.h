@@ -18,7 +18,8 @@
 struct perf {
     void *page;              /* the event lives as long as this is mapped; NULL: there is none */
     struct clock_times told; /* what samples stand for so far */
-    struct clock_times tick; /* the accounts at the timer's last tick */
+    uint64_t tick_system_us; /* the account at the timer's last tick */
+    uint64_t kernel_tick_us; /* how long one is */
 };
 
 /* Whether a signal of AGENT_SIGNAL with this si_code is a perf event's. */
@@ -32,7 +33,7 @@ void perf_stop(struct perf *perf);
 
 /* The event has struck: what the next sample is to say of the clocks. Async-signal-safe, as the next one. */
 struct clock_times perf_note_strike(struct perf *perf);
-/* The timer has. False: the time since it last did was not the kernel's, and the event tells of it. */
+/* The timer has. False: the time since it last did was not the kernel's, but for little, and the event tells of it. */
 bool perf_note_tick(struct perf *perf, struct clock_times *times);
 
 #endif

@@ -156,11 +156,12 @@ int command_attach(int argc, char **argv) {
     if (options.sampling.sampler.target.blocking && (child_fd = catch_child_signals()) >= 0)
         options.sampling.sampler.wake = (struct sampler_wake){child_fd, drain_child_signals, &child_fd};
     announce(&options, announcement);
-    struct sampling sampling = {&options.sampling, path, 0, CAPTURE_ORIGIN_ATTACH, announcement, begin, &attached, 0};
+    struct sampling sampling = {&options.sampling, path, 0,    CAPTURE_ORIGIN_ATTACH, announcement, begin,
+                                &attached,         0,    false};
     enum status status = sampling_record(&sampling, &stop_requested, &error);
     int exit_status = status == STATUS_OK ? sampling_report(&sampling) : cli_fail(&error);
     if (status != STATUS_OK && (options.sampling.no_capture || sampling.process_count == 0))
-        (void)unlink(path);
+        sampling_remove_capture(&sampling);
     process_free(attached.process);
     free(path);
     return exit_status;

@@ -62,6 +62,7 @@ struct run {
     struct agent_session *agents; /* NULL: it is sampled from outside */
     struct sampler *sampler;      /* while it samples */
     enum status status;           /* of what poll_command could not return */
+    bool tried;                   /* to start it */
 };
 
 /* `first` and `second` (each NULL: none), then the rest of argv. */
@@ -172,6 +173,7 @@ static enum status begin(void *context, struct sampler *sampler, struct error *e
     if (run->agents != NULL && !run->options->sampling.sampler.children)
         agent_session_ignore_others(run->agents, spawn_pid(run->spawn));
     TRY(sampler_expect(sampler, spawn_pid(run->spawn), error));
+    run->tried = true;
     return spawn_start(run->spawn, error);
 }
 
@@ -212,7 +214,7 @@ static void report(const struct run *run, const struct sampling *sampling, enum 
     if (status == STATUS_OK)
         cli_say("nothing was sampled: %s did not become a Python that strobe knows", command);
     if (sampling->process_count == 0 || sampling->options->no_capture)
-        (void)unlink(sampling->path);
+        sampling_remove_capture(sampling);
 }
 
 static int run_command(struct run *run, const char *path) {
@@ -220,7 +222,7 @@ static int run_command(struct run *run, const char *path) {
     struct run_options *options = run->options;
     struct sampler_options *sampler = &options->sampling.sampler;
     struct error error = {0};
-    struct sampling sampling = {&options->sampling, path, 0, CAPTURE_ORIGIN_RUN, NULL, begin, run, 0};
+    struct sampling sampling = {&options->sampling, path, 0, CAPTURE_ORIGIN_RUN, NULL, begin, run, 0, false};
     sampler->wake = (struct sampler_wake){spawn_fd(run->spawn), poll_command, run};
     options->sampling.report.to_stderr = true;
     if (run->agents != NULL) {
@@ -240,8 +242,10 @@ static int run_command(struct run *run, const char *path) {
     if (started)
         report(run, &sampling, status, &error);
     else
-        (void)unlink(path);
-    return started ? exit_status : fail_to_start(&error, options->command[0]);
+        sampling_remove_capture(&sampling);
+    if (started)
+        return exit_status;
+    return run->tried ? fail_to_start(&error, options->command[0]) : cli_fail(&error);
 }
 
 /* Makes what the agent needs, and the child that is to become the command, with the agent in its environment. */

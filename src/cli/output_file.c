@@ -14,6 +14,8 @@ static bool is_special(const char *path) {
 }
 
 enum status output_open(struct output_file *file, const char *path, struct error *error) {
+    if (path != NULL && strcmp(path, "-") == 0)
+        path = NULL;
     *file = (struct output_file){.path = path, .stream = stdout};
     if (path == NULL)
         return STATUS_OK;

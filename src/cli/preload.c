@@ -123,7 +123,9 @@ bool preload_find_obstacle(const char *command, char text[PRELOAD_OBSTACLE_BYTES
 enum status preload_find_agent(char *path, size_t capacity, struct error *error) {
     char own[PATH_MAX];
     ssize_t size = readlink("/proc/self/exe", own, sizeof own - 1);
-    own[size > 0 ? size : 0] = '\0';
+    if (size <= 0)
+        return error_set(error, STATUS_FAILED, "cannot find its agent, " AGENT_NAME ": /proc is not mounted");
+    own[size] = '\0';
     char *slash = strrchr(own, '/');
     if (slash != NULL)
         *slash = '\0';

@@ -15,7 +15,7 @@ enum { MAX_LINES = 1000000 };
 const char report_options_help[] = "  -f, --format NAME  table, json, html, collapsed, speedscope, pprof, gecko,\n"
                                    "                     chrome, pstats or svg (default: as the output's name\n"
                                    "                     says, else table)\n"
-                                   "  -o, --output FILE  write the report there (default: standard output)\n"
+                                   "  -o, --output FILE  write the report there (-: standard output)\n"
                                    "  --all              library code stands for itself; without it, it is charged\n"
                                    "                     to the user's line that called it\n"
                                    "  --idle             count the time in which threads waited, too\n"
@@ -210,6 +210,12 @@ static enum status open_output(struct output_file *file, const struct report_opt
     return STATUS_OK;
 }
 
+static bool is_for_terminal(const struct report_options *options) {
+    if (options->output != NULL && strcmp(options->output, "-") != 0)
+        return false;
+    return isatty(options->to_stderr && options->output == NULL ? STDERR_FILENO : STDOUT_FILENO) == 1;
+}
+
 int report_captures(const char *const *paths, size_t count, const struct report_options *options) {
     struct error error = {0}, damage = {0};
     struct output_file file;
@@ -219,14 +225,16 @@ int report_captures(const char *const *paths, size_t count, const struct report_
     enum status status = load(profile, paths, count, options, &damage, &error);
     if (status == STATUS_OK)
         status = report_check_measure(options, profile, &error);
-    if (status == STATUS_OK && options->format != NULL && options->format->is_binary && options->output == NULL &&
-        isatty(options->to_stderr ? STDERR_FILENO : STDOUT_FILENO))
+    if (status == STATUS_OK && options->format != NULL && options->format->is_binary && is_for_terminal(options))
         status =
             error_set(&error, STATUS_USAGE, "%s is not for a terminal: give a file with -o", options->format->name);
     if (status == STATUS_OK)
         status = open_output(&file, options, &error);
     if (status == STATUS_OK) {
         status = write_report(profile, options, file.stream, &error);
+        if (status != STATUS_OK && ferror(file.stream))
+            (void)error_set(&error, status, "cannot write %s: %s", file.path != NULL ? file.path : "the output",
+                            strerror(errno));
         enum status closed = output_close(&file, status == STATUS_OK, &error);
         status = status == STATUS_OK ? closed : status;
     }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { DEFAULT_RATE_HZ = 1000, MAX_RATE_HZ = 10000000, MAX_NAME_BYTES = 100 };
@@ -144,6 +145,27 @@ static enum status sample(struct sampling *sampling, struct sample_sink *sink, c
     return status == STATUS_OK ? closed : status;
 }
 
+static enum status open_capture(struct sampling *sampling, const struct capture_writer_options *options,
+                                struct capture_writer **writer, struct error *error) {
+    const struct sampling_options *how = sampling->options;
+    struct stat info;
+    struct error reason = {0};
+    sampling->is_ours = how->no_capture || lstat(sampling->path, &info) != 0;
+    enum status status = capture_writer_open(sampling->path, options, writer, &reason);
+    if (status != STATUS_OK)
+        return error_set(error, status, "%s%s", reason.text,
+                         how->no_capture || how->capture != NULL
+                             ? ""
+                             : " (--capture FILE puts it elsewhere, --no-capture keeps none)");
+    sampling->is_ours |= stat(sampling->path, &info) == 0 && S_ISREG(info.st_mode);
+    return STATUS_OK;
+}
+
+void sampling_remove_capture(const struct sampling *sampling) {
+    if (sampling->is_ours)
+        (void)unlink(sampling->path);
+}
+
 enum status sampling_record(struct sampling *sampling, const volatile sig_atomic_t *stop, struct error *error) {
     static const enum capture_mode modes[] = {[SAMPLING_WALL] = CAPTURE_MODE_WALL,
                                               [SAMPLING_CPU] = CAPTURE_MODE_CPU,
@@ -157,7 +179,7 @@ enum status sampling_record(struct sampling *sampling, const volatile sig_atomic
     struct capture_writer_options writing = {.tick_ns = capture_tick_ns(how.rate_hz), .in_background = true};
     struct capture_writer *writer = NULL;
     allow_many_files();
-    TRY(capture_writer_open(sampling->path, &writing, &writer, error));
+    TRY(open_capture(sampling, &writing, &writer, error));
     struct recorder *recorder = recorder_new(writer, &how);
     enum status status = STATUS_FAILED;
     if (recorder != NULL)

@@ -210,8 +210,6 @@ enum status code_cache_get(struct code_cache *cache, remote_addr address, const 
     return STATUS_OK;
 }
 
-enum { STEP_ENTERS = 0x80 };
-
 /* Notes for each unit what its instruction can do; false when an instruction is hidden, for then its caches are, too.
  */
 static bool note_steps(const struct opcode *table, uint8_t *steps, const uint8_t *bytecode, size_t units) {
@@ -220,7 +218,7 @@ static bool note_steps(const struct opcode *table, uint8_t *steps, const uint8_t
         if (opcode->family == OPCODE_HIDDEN || opcode->family == OPCODE_INVALID)
             return false;
         for (size_t end = i + 1 + opcode->caches; i < end && i < units; i++)
-            steps[i] = (uint8_t)(opcode->family | (opcode->enters ? STEP_ENTERS : 0));
+            steps[i] = (uint8_t)(opcode->family | (opcode->enters ? CODE_STEP_ENTERS : 0));
     }
     return true;
 }
@@ -285,15 +283,9 @@ static void read_steps(struct code_cache *cache, struct code *code) {
     free(bytecode);
 }
 
-struct code_step code_cache_step(struct code_cache *cache, const struct code *code, int32_t instruction_bytes) {
+void code_cache_study(struct code_cache *cache, const struct code *code) {
     /* The cache made it and may add to it. */
-    struct code *own = (struct code *)(uintptr_t)code;
-    if (!code->steps_known)
-        read_steps(cache, own);
-    if (code->steps == NULL || instruction_bytes < 0 || (uint32_t)instruction_bytes >= code->bytecode_bytes)
-        return (struct code_step){OPCODE_HIDDEN, true};
-    uint8_t step = code->steps[instruction_bytes / CODE_UNIT_BYTES];
-    return (struct code_step){(enum opcode_family)(step & ~STEP_ENTERS), (step & STEP_ENTERS) != 0};
+    read_steps(cache, (struct code *)(uintptr_t)code);
 }
 
 static void make_callee_slots(struct code_cache *cache, struct code *code, const uint8_t *bytecode) {

@@ -5,9 +5,6 @@
 enum {
     MAX_OWNER = 4,
     POINTER_ALIGNMENT = 8,
-    /* Py_TAG_BITS and Py_INT_TAG (Include/internal/pycore_stackref.h 3.14, 3.15) */
-    TAG_MASK = 3,
-    TAG_INT = 3,
 };
 
 /* Frame objects of 3.8 and 3.9 count bytes, those of 3.10 code units (Objects/frameobject.c 3.10,
@@ -23,14 +20,6 @@ size_t frame_head_size(const struct layout *layout) {
     if (layout_has(layout->thread.frame))
         return (layout_has(fields->f_state) ? fields->f_state : fields->f_executing) + sizeof(char);
     return layout->frame.localsplus;
-}
-
-remote_addr frame_untag(const struct layout *layout, uint64_t reference) {
-    if (!layout->tagged_refs)
-        return reference;
-    if ((reference & TAG_INT) == TAG_INT)
-        return 0;
-    return reference & ~(uint64_t)TAG_MASK;
 }
 
 static enum status decode_frame_object(const struct layout *layout, const uint8_t *bytes, struct frame *frame) {

@@ -29,6 +29,12 @@ enum status frame_decode(const struct layout *layout, remote_addr address, const
                          struct frame *frame) MUST_USE;
 
 /* What a reference that may carry tags points to; 0 for null and for tagged ints (_PyStackRef, pycore_stackref.h). */
-remote_addr frame_untag(const struct layout *layout, uint64_t reference);
+static inline remote_addr frame_untag(const struct layout *layout, uint64_t reference) {
+    /* Py_TAG_BITS and Py_INT_TAG (Include/internal/pycore_stackref.h 3.14, 3.15) */
+    enum { TAG_MASK = 3, TAG_INT = 3 };
+    if (!layout->tagged_refs)
+        return reference;
+    return (reference & TAG_INT) == TAG_INT ? 0 : reference & ~(uint64_t)TAG_MASK;
+}
 
 #endif

@@ -165,9 +165,12 @@ static enum status drain_process(struct agent_session *session, struct agent_pro
 
 static void complain_of_threads(struct agent_session *session, const struct agent_process *process) {
     if (process->no_slot_seen > 0 && session->complaint_count < MAX_COMPLAINTS)
-        (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
-                       "%llu threads of process %d were not sampled: there is room for %d at a time",
-                       (unsigned long long)process->no_slot_seen, (int)process->sampled.pid, (int)WIRE_SLOTS);
+        (void)snprintf(
+            session->complaints[session->complaint_count++], COMPLAINT_BYTES,
+            "%llu thread%s of process %d had no agent: there is room for %d at a time, and each takes memory "
+            "(ulimit -v) and a timer (ulimit -i)",
+            (unsigned long long)process->no_slot_seen, process->no_slot_seen == 1 ? "" : "s", (int)process->sampled.pid,
+            (int)WIRE_SLOTS);
     if (process->no_event_seen > 0 && session->complaint_count < MAX_COMPLAINTS)
         (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
                        "%llu threads of process %d got no perf event: their CPU clocks alone were there",

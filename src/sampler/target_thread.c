@@ -8,7 +8,10 @@
 
 enum {
     /* How often a stack is read anew until it agrees with itself. */
-    MAX_ATTEMPTS = 4,
+    MAX_LINKED_ATTEMPTS = 4,
+    /* Each frame outside the chunks is to be seen a few times where nothing is known of it, as in code that runs for
+     * the first time. */
+    MAX_CHUNK_ATTEMPTS = 24,
 };
 
 /* States change rarely compared with stacks, and cost as much to read. */
@@ -290,8 +293,8 @@ static enum status read_frames(struct target_thread *thread, const struct thread
     bool linked = linked_tracker_supports(look->runtime);
     thread->linked.paused = look->options->blocking;
     thread->tracker.paused = look->options->blocking;
-    enum status status = linked ? linked_tracker_look(&thread->linked, &thread->state, MAX_ATTEMPTS)
-                                : stack_tracker_look(&thread->tracker, &thread->state, MAX_ATTEMPTS);
+    enum status status = linked ? linked_tracker_look(&thread->linked, &thread->state, MAX_LINKED_ATTEMPTS)
+                                : stack_tracker_look(&thread->tracker, &thread->state, MAX_CHUNK_ATTEMPTS);
     *consistent = false;
     if (status == STATUS_TORN)
         return STATUS_OK;

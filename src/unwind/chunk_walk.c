@@ -235,7 +235,9 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
         return STATUS_OK;
     remote_addr below = walk->count > 0 ? walk->tracker->stack.frames[walk->count - 1].address : 0;
     tracked.end = address + tracked.code->frame_bytes;
-    tracked.copied_end = walk->span->offset + (size_t)(tracked.end - walk->span->address);
+    /* The end of one that has just been pushed may lie beyond what was copied. */
+    const size_t end_bytes = (size_t)(tracked.end - walk->span->address);
+    tracked.copied_end = end_bytes <= walk->span->size_bytes ? walk->span->offset + end_bytes : SIZE_MAX;
     if (is_popped(walk, &tracked, bytes))
         return put_popped(walk, &tracked, frame.previous, bytes, climbed);
     if (frame.previous == below) {

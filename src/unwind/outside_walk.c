@@ -163,15 +163,44 @@ static bool calls_python(const struct walk *walk) {
     return walk_called_word(walk, &caller, &called) && walk_find_function(walk, called) != NULL;
 }
 
+/* Where the frame of the generator is that a frame iterates over, if it is one: the object is still in the frame's
+ * stack, below a null in 3.15 (FOR_ITER_GEN and SEND_GEN, Python/bytecodes.c 3.12 to 3.15). 0 when that is not known.
+ */
+static remote_addr iterated_frame(const struct walk *walk, const struct caller *frame) {
+    const struct layout *layout = walk->layout;
+    uint64_t object = 0;
+    struct code_step step = code_cache_step(walk->tracker->codes, frame->frame->code, frame->frame->instruction_bytes);
+    if (step.family != OPCODE_RESUMES_GENERATOR || !step.enters || walk_is_running(walk, frame->bytes) ||
+        !walk_stack_word(walk, frame, layout_minor(layout) < 15 ? -1 : -2, &object) || object == 0)
+        return 0;
+    remote_addr address = object + layout->gen.gi_iframe;
+    return address % WORD_BYTES == 0 && !walk_in_chunk(walk, address) ? address : 0;
+}
+
+static remote_addr iterated_by_top(const struct walk *walk) {
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
+    return walk->top_bytes != NULL && top->instruction_bytes >= 0 ? iterated_frame(walk, &caller) : 0;
+}
+
 /* Whether the top can have run the first of the links. From 3.12 on there is a frame between where that is through C.
  */
 static bool may_have_run(const struct walk *walk, size_t first) {
     if (walk->top == SIZE_MAX)
         return true;
     struct code_step step = walk_top_step(walk);
-    if (walk->tracker->stack.frames[first].code == NULL || layout_has(walk->layout->frame.is_entry))
+    if (layout_has(walk->layout->frame.is_entry))
         return step.family != OPCODE_OTHER && !calls_python(walk);
-    /* The first is a generator, then. */
+    if (walk->tracker->stack.frames[first].code == NULL) {
+        /* Up to 3.13 the extent of a stack is not saved where C is called. */
+        bool enters = layout_has(walk->layout->frame.stacktop) && walk->top_bytes != NULL &&
+                      !walk_is_running(walk, walk->top_bytes);
+        return step.family != OPCODE_OTHER && !enters && !calls_python(walk);
+    }
+    /* The first is a generator, then, and the one that the top iterates over. */
+    remote_addr generator = iterated_by_top(walk);
+    if (generator != 0 && generator != walk->tracker->stack.frames[first].address)
+        return false;
     if (step.family != OPCODE_RESUMES_GENERATOR && step.family != OPCODE_HIDDEN)
         return false;
     return step.enters && (walk->top_bytes == NULL || !walk_is_running(walk, walk->top_bytes));
@@ -230,6 +259,15 @@ static bool still_waits(const struct walk *walk) {
            walk_is_running(walk, again->bytes) == walk_is_running(walk, walk->top_bytes);
 }
 
+static bool is_unchanged(const struct walk *walk) {
+    const struct again *again = find_again(walk);
+    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
+    size_t size_bytes = (size_t)(top->end - top->address);
+    if (again != NULL && size_bytes > again->size_bytes)
+        size_bytes = again->size_bytes;
+    return again != NULL && memcmp(again->bytes, walk->top_bytes, size_bytes) == 0;
+}
+
 /* Whether, for all that is known, it is to be noted what was seen above a top that still waits. In between it may have
  * gone away and come back. What has not changed at all has hardly; but where looks are slow, hardly any top has not
  * changed at all. */
@@ -239,12 +277,7 @@ static bool is_noteworthy(const struct walk *walk) {
         return false;
     if (walk->top == SIZE_MAX)
         return true;
-    const struct again *again = find_again(walk);
-    const struct tracked_frame *top = &tracker->stack.frames[walk->top];
-    size_t size_bytes = (size_t)(top->end - top->address);
-    if (again != NULL && size_bytes > again->size_bytes)
-        size_bytes = again->size_bytes;
-    bool unchanged = again != NULL && memcmp(again->bytes, walk->top_bytes, size_bytes) == 0;
+    bool unchanged = is_unchanged(walk);
     tracker->waits++;
     tracker->waits_unchanged += unchanged;
     if (tracker->waits == MAX_COUNTED) {
@@ -273,15 +306,15 @@ static enum status check_often(struct walk *walk, const struct tracked_frame *ca
     return tracker->doubted_times >= BELIEVED_TIMES ? STATUS_OK : STATUS_TORN;
 }
 
-/* Whether the top had the outermost of the generators from `first` on among its variables or on its stack. A generator
- * that has taken the place of another has mostly the same address as that; not where there are no free lists that give
- * the last address first (mimalloc). */
+/* Whether the top had the outermost of the generators from `first` on among its variables or on its stack. That says
+ * little where what is freed last is taken first, and the next generator has the address of the one before; mimalloc
+ * does that seldom. */
 static bool holds_generator(const struct walk *walk, size_t first) {
     const struct layout *layout = walk->layout;
     const struct tracked_frame *frames = walk->tracker->stack.frames;
     while (first < walk->count && frames[first].code == NULL)
         first++;
-    if (first == walk->count || walk->top == SIZE_MAX || walk->top_bytes == NULL || !layout->free_threaded)
+    if (first == walk->count || walk->top == SIZE_MAX || walk->top_bytes == NULL)
         return false;
     remote_addr object = frames[first].address - layout->gen.gi_iframe;
     size_t end = (size_t)(frames[walk->top].end - frames[walk->top].address);
@@ -291,20 +324,32 @@ static bool holds_generator(const struct walk *walk, size_t first) {
     return false;
 }
 
+/* Whether the frames from `first` on are what the top ran. Where generators are at other addresses each time they are
+ * mostly read late, and the top may have gone round meanwhile; but where they have called something the chunks say
+ * where the last of them is. */
+static bool ran_them(const struct walk *walk, size_t first, bool late, bool has_callee) {
+    if (walk->top == SIZE_MAX || walk->tracker->paused)
+        return true;
+    if (!walk->layout->free_threaded)
+        return !late && still_waits(walk);
+    return (has_callee ? still_waits(walk) : is_unchanged(walk)) && (!late || holds_generator(walk, first));
+}
+
 /* Whether the frames from `first` on can be vouched for. STATUS_NOT_FOUND: not, and they are taken off again. */
 static enum status judge_links(struct walk *walk, size_t first, bool late, const struct tracked_frame *callee) {
     struct stack_tracker *tracker = walk->tracker;
     struct call_link links[SEEN_CALLS_MAX_LINKS];
     struct seen_call call = describe(walk, first, callee, links);
-    bool sure = still_waits(walk) && (!late || holds_generator(walk, first)),
+    bool sure = ran_them(walk, first, late, callee != NULL),
          known = seen_calls_knows(walk_calls(walk), &call, callee != NULL);
-    if (sure && is_noteworthy(walk))
+    /* With a callee the chunks themselves say which frame called it. */
+    if (sure && (callee != NULL ? !tracker->slow : is_noteworthy(walk)))
         seen_calls_note(walk_calls(walk), &call, callee != NULL);
     /* What runs by itself runs now. It need not have run then. */
     if ((known && (sure || callee != NULL)) || tracker->paused)
         return STATUS_OK;
     enum status status = STATUS_NOT_FOUND;
-    if (sure)
+    if (sure && !late)
         status = check_often(walk, callee);
     else if (seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, 0) == NULL)
         status = STATUS_TORN;
@@ -360,20 +405,6 @@ static bool may_run_generator(const struct walk *walk) {
            !walk_is_running(walk, walk->top_bytes);
 }
 
-/* Where the frame of the generator is that a frame iterates over, if it is one: the object is still in the frame's
- * stack, below a null in 3.15 (FOR_ITER_GEN and SEND_GEN, Python/bytecodes.c 3.12 to 3.15). 0 when that is not known.
- */
-static remote_addr iterated_frame(const struct walk *walk, const struct caller *frame) {
-    const struct layout *layout = walk->layout;
-    uint64_t object = 0;
-    struct code_step step = code_cache_step(walk->tracker->codes, frame->frame->code, frame->frame->instruction_bytes);
-    if (step.family != OPCODE_RESUMES_GENERATOR || !step.enters || walk_is_running(walk, frame->bytes) ||
-        !walk_stack_word(walk, frame, layout_minor(layout) < 15 ? -1 : -2, &object) || object == 0)
-        return 0;
-    remote_addr address = object + layout->gen.gi_iframe;
-    return address % WORD_BYTES == 0 && !walk_in_chunk(walk, address) ? address : 0;
-}
-
 /* Where the frame of the generator is that the innermost frame so far runs, a generator itself. */
 static remote_addr iterated_by_last(const struct walk *walk) {
     const struct tracked_frame *last = &walk->tracker->stack.frames[walk->count - 1];
@@ -418,10 +449,11 @@ static enum status climb_generators(struct walk *walk, remote_addr generator) {
     return seen != NULL ? put_seen(walk, seen) : STATUS_NOT_FOUND;
 }
 
-static remote_addr iterated_by_top(const struct walk *walk) {
-    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
-    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
-    return walk->top_bytes != NULL && top->instruction_bytes >= 0 ? iterated_frame(walk, &caller) : 0;
+/* Whether a generator has been left: up to 3.13 the extent of its stack is saved then, and when it enters another
+ * frame. In 3.11 it still says who resumed it last (YIELD_VALUE, Python/ceval.c). */
+static bool is_suspended(const struct walk *walk, const struct tracked_frame *generator, const uint8_t *bytes) {
+    return layout_has(walk->layout->frame.stacktop) && generator->code != NULL && !walk_is_running(walk, bytes) &&
+           !code_cache_step(walk->tracker->codes, generator->code, generator->instruction_bytes).enters;
 }
 
 /* The frame outside of the chunks that was read along and was called by the innermost frame so far. */
@@ -437,7 +469,7 @@ static enum status put_read_along(struct walk *walk) {
             continue;
         uint64_t executable = load_u64(outside->bytes + walk->layout->frame.f_executable);
         enum status status = walk_resolve(walk, &frame, executable, &tracked);
-        if (status != STATUS_TORN)
+        if (status != STATUS_TORN && !is_suspended(walk, &tracked, outside->bytes))
             return status == STATUS_OK ? walk_put(walk, &tracked, NULL) : status;
     }
     return STATUS_NOT_FOUND;
@@ -509,11 +541,16 @@ static enum status recognize(struct walk *walk, remote_addr address) {
     return STATUS_NOT_FOUND;
 }
 
+/* Whether the top was the innermost frame when the thread state was read. */
+static bool runs_alone(const struct walk *walk) {
+    return walk->top != SIZE_MAX && walk->thread->frame == walk->tracker->stack.frames[walk->top].address;
+}
+
 /* Nothing was seen to run above the top. */
 static enum status judge_top(struct walk *walk, const struct seen_call *call) {
     struct stack_tracker *tracker = walk->tracker;
     const struct seen_call *seen = seen_calls_recall_at(walk_calls(walk), call->key, call->instruction_bytes, true, 0);
-    bool alone = walk->thread->frame == tracker->stack.frames[walk->top].address, same = still_waits(walk);
+    bool alone = runs_alone(walk), same = still_waits(walk);
     /* What never seems to run others need not be asked. */
     bool sure = seen == NULL ? alone : same && (!tracker->outside_late || waits_now(walk));
     if (tracker->paused)
@@ -539,11 +576,10 @@ static enum status climb_unknown(struct walk *walk, const struct seen_call *call
         status = link_found(walk, innermost, NULL, NULL);
         return status == STATUS_NOT_FOUND && !tracker->paused ? recognize(walk, innermost) : status;
     }
-    if (outside)
+    if (outside && !walk->layout->free_threaded)
         tracker->outside_late = false;
-    bool alone = walk->top != SIZE_MAX && innermost == tracker->stack.frames[walk->top].address;
-    bool complete = tracker->outside_count > 0 && !tracker->outside_late;
-    return alone || (complete && walk->top != SIZE_MAX) ? judge_top(walk, call) : STATUS_NOT_FOUND;
+    bool complete = tracker->outside_count > 0 && !tracker->outside_late && !walk->layout->free_threaded;
+    return runs_alone(walk) || (complete && walk->top != SIZE_MAX) ? judge_top(walk, call) : STATUS_NOT_FOUND;
 }
 
 enum status outside_climb(struct walk *walk) {
@@ -558,9 +594,11 @@ enum status outside_climb(struct walk *walk) {
         status = climb_unknown(walk, &call);
     if (status != STATUS_NOT_FOUND)
         return status;
-    /* The thread has gone on since the chunks were copied. */
+    /* The thread has gone on since the chunks were copied. Where generators are at other addresses each time, it is
+     * noted too seldom that they run: what leads to them goes first, unless the top ran alone. */
+    bool linked = walk->layout->free_threaded && !runs_alone(walk);
     const struct seen_call *seen =
-        seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, walk_random(walk));
+        seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, linked, walk_random(walk));
     if (seen != NULL)
         return put_seen(walk, seen);
     return may_run_generator(walk) ? STATUS_TORN : STATUS_OK;
@@ -612,12 +650,6 @@ enum status outside_predict(struct stack_tracker *tracker, size_t same) {
         if (stack->frames[i].end == 0 && !stack->frames[i].assumed)
             places[count++] = (struct outside_frame_place){.address = stack->frames[i].address,
                                                            .size_bytes = predict_bytes(tracker, &stack->frames[i])};
-    /* Outermost first: what a frame runs is copied after it. */
-    for (size_t low = 0, high = count; high > low + 1; low++) {
-        struct outside_frame_place swapped = places[--high];
-        places[high] = places[low];
-        places[low] = swapped;
-    }
     if (count > 0)
         tracker->again_count = 0;
     for (size_t i = same; i < stack->count; i++)

@@ -5,8 +5,8 @@
 
 enum {
     /* Calls of one key share a set; so do calls of some others. */
-    SETS = 512,
-    WAYS = 8,
+    SETS = 256,
+    WAYS = 16,
     TRUSTED_TIMES = 2,
     OFTEN_TIMES = 16,
     SETTLED_TIMES = 64,
@@ -135,7 +135,7 @@ static bool is_branch_trusted(const struct seen_call *set, const struct seen_cal
         most = times > most ? times : most;
     }
     if (own == most)
-        return own == all || all >= OFTEN_TIMES;
+        return all >= OFTEN_TIMES || (all - own) * TRUSTED_BRANCH <= own;
     return all >= SETTLED_TIMES && own * TRUSTED_BRANCH >= most;
 }
 

@@ -12,7 +12,7 @@ import pytest
 from agent_reader import ENDED, QUIET, Watched
 from harness import NO_PERMISSION, TARGETS, USAGE, assert_refuses, strobe
 from test_agent import COMMON, assert_sampled, helper, with_helper, without_agents_signal  # noqa: F401 (a fixture)
-from test_run_agent import POINTS, TICK_S, Ran
+from test_run_agent import POINTS, TICK_S, Ran, chance
 
 PERF = {"STROBE_AGENT_CLOCK": "perf"}
 CLOCK_MONOTONIC_COARSE = 6
@@ -27,8 +27,8 @@ permitted = pytest.mark.skipif(
 @permitted
 def test_more_looks_than_ticks(python, tmp_path):
     report = tmp_path / "report.json"
-    kinds = ["burn_python", "burn_sorted", "burn_zlib", "burn_kernel", "wait_sleep", "wait_often"]
-    command = ["--", python.path, TARGETS / "measured.py", 0.2, *kinds]
+    kinds = ["burn_python", "burn_zlib", "burn_kernel", "wait_sleep", "wait_often"]
+    command = ["--", python.path, TARGETS / "measured.py", 0.3, *kinds]
     result = strobe("run", "--clock", "perf", "--no-capture", "-o", report, *command, cwd=tmp_path)
     assert result.returncode == 0, result
     ran = Ran(result, report)
@@ -36,14 +36,16 @@ def test_more_looks_than_ticks(python, tmp_path):
     whole = sum(of["cpu_s"] for of in truth.values())
     for name, of in truth.items():
         assert ran.cpu(name) == pytest.approx(of["cpu_s"], abs=4 * TICK_S), name
-        assert ran.cpu(name) / whole == pytest.approx(of["cpu_s"] / whole, abs=POINTS), name
+        assert ran.cpu(name) / whole == pytest.approx(of["cpu_s"] / whole, abs=max(POINTS, 4 * TICK_S / whole)), name
         # Of a thousandth of a second each. A machine that is not always there loses some.
         user_s = of["cpu_s"] - of["system_s"]
         assert KERNEL_TICK_S < 0.003 or user_s < 0.2 or ran.functions(name, "samples") > 1.5 * user_s / KERNEL_TICK_S, name
-    for name, part in (("burn_python", "python"), ("burn_zlib", "native")):
-        assert ran.functions(name, part) > 0.85 * ran.cpu(name), name
     # Where the kernel was is found out by its ticks, as ever.
-    assert ran.functions("burn_kernel", "kernel") == pytest.approx(truth["burn_kernel"]["system_s"], abs=4 * TICK_S)
+    for name, part in (("burn_python", "python"), ("burn_zlib", "native"), ("burn_kernel", "kernel")):
+        system = truth[name]["system_s"] / truth[name]["cpu_s"]
+        share = system if part == "kernel" else 1 - system
+        bound = POINTS + chance(share, ran.cpu(name) / TICK_S)
+        assert ran.functions(name, part) / ran.cpu(name) == pytest.approx(share, abs=bound), name
 
 
 @permitted

@@ -166,6 +166,25 @@ def test_a_shell_that_becomes_python_is_sampled(any_python, run, tmp_path):
     assert "burn_here" in result.stderr
 
 
+def test_a_capture_that_cannot_be_written(any_python, run, tmp_path):
+    """Nothing is run, and what stands in the way stays: it may be a device."""
+    full = tmp_path / "full.strobe"
+    full.symlink_to("/dev/full")
+    result = run("--capture", full, "--", any_python.path, "-c", "print(1)", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == "strobe: cannot write the capture: No space left on device\n"
+    assert full.is_symlink()
+    result = run("--", any_python.path, "-c", "print(1)", cwd="/proc/self")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert re.fullmatch(r"strobe: cannot write \S+: .* \(--capture FILE puts it elsewhere, .*\)\n", result.stderr)
+
+
+def test_a_dash_is_standard_output(any_python, run, tmp_path):
+    result = run("--no-capture", "--quiet", "-o", "-", "--", any_python.path, "-c", BURN, cwd=tmp_path)
+    assert result.returncode == 0 and "burn_here" in result.stdout, result.stderr
+    assert result.stderr == "" and list(tmp_path.iterdir()) == []
+
+
 def test_what_is_not_python(run, tmp_path):
     result = run("--", "sh", "-c", "echo out; exit 4", cwd=tmp_path)
     assert result.returncode == 4

@@ -17,12 +17,12 @@ SECONDS = 0.6
 # In parts of the samples taken. The aims are 0.00005 (0.0005 before 3.11). What is held here is what has been reached with
 # room to spare: that many are those of a fraction of a second, in which most is still to be learned.
 FEW = 20
-IMPOSSIBLE = {True: 0.05, False: 0.01}
+IMPOSSIBLE = {True: 0.05, False: 0.005}
 # Before 3.11 callers are read after the pointer to the innermost frame; where they called is learned first.
-MISPLACED = {True: 0.4, False: 0.02}
+MISPLACED = {True: 0.4, False: 0.01}
 DROPPED = 0.1
-# The aim is 0.015; where it is not reached, up to 0.2 was seen.
-SHARE = {True: 0.35, False: 0.2}
+# The aim is 0.015; of generators and coroutines up to 0.12 was seen, and where the shares are open up to 0.35.
+SHARE = {True: 0.5, False: 0.2}
 
 
 def sample(pid, *options, rate_hz=RATE_HZ, seconds=SECONDS, prefix=()):
@@ -42,9 +42,11 @@ def learns_slowly(python, program):
 
 
 def has_open_shares(python, program):
-    """Where the innermost functions are not yet seen as often as they are: generators on the heap are read later than what
-    runs them, and deep stacks later at their end."""
-    return program == "deep" or (program == "coroutines" and python.at_least(3, 11))
+    """Where the innermost functions are not yet seen as often as they are: deep stacks are read later at their end. In
+    free-threaded builds each generator is at another address, so that it is known too late where to read: those of the
+    programs here live for a microsecond."""
+    heap = program in ("generators", "delegation", "coroutines")
+    return program == "deep" or (heap and python.free_threaded)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -49,10 +49,10 @@ static enum status read_descriptor(struct live_memory *live, remote_addr address
 }
 
 /* *refused says that the call itself is not to be had, so that the other way should be tried. */
-static enum status read_vector(struct live_memory *live, const struct iovec *local, const struct iovec *remote,
-                               size_t count, size_t *size_bytes, bool *refused) {
+static enum status read_vector(struct live_memory *live, const struct iovec *local, size_t local_count,
+                               const struct iovec *remote, size_t count, size_t *size_bytes, bool *refused) {
     *refused = false;
-    ssize_t size = process_vm_readv(live->pid, local, count, remote, count, 0);
+    ssize_t size = process_vm_readv(live->pid, local, local_count, remote, count, 0);
     if (size == (ssize_t)*size_bytes)
         return STATUS_OK;
     *size_bytes = size > 0 ? (size_t)size : 0;
@@ -74,24 +74,34 @@ static enum status read_one(struct memory *memory, remote_addr address, void *bu
     struct iovec remote = {.iov_base = (void *)(uintptr_t)address, .iov_len = size_bytes};
     bool refused = false;
     size_t read_bytes = size_bytes;
-    enum status status = read_vector(live, &local, &remote, 1, &read_bytes, &refused);
+    enum status status = read_vector(live, &local, 1, &remote, 1, &read_bytes, &refused);
     if (!refused || live->mem_fd < 0)
         return status;
     live->no_vector = true;
     return read_descriptor(live, address, buffer, size_bytes);
 }
 
+/* Pieces that land one behind the other land in one. */
+static size_t add_local(struct iovec *local, size_t count, const struct memory_piece *piece) {
+    if (count > 0 && (uint8_t *)local[count - 1].iov_base + local[count - 1].iov_len == piece->buffer) {
+        local[count - 1].iov_len += piece->size_bytes;
+        return count;
+    }
+    local[count] = (struct iovec){.iov_base = piece->buffer, .iov_len = piece->size_bytes};
+    return count + 1;
+}
+
 static enum status read_some_pieces(struct live_memory *live, const struct memory_piece *pieces, size_t count,
                                     size_t *done) {
     struct iovec local[PIECES_PER_CALL], remote[PIECES_PER_CALL];
-    size_t total_bytes = 0;
+    size_t total_bytes = 0, local_count = 0;
     for (size_t i = 0; i < count; i++) {
-        local[i] = (struct iovec){.iov_base = pieces[i].buffer, .iov_len = pieces[i].size_bytes};
+        local_count = add_local(local, local_count, &pieces[i]);
         remote[i] = (struct iovec){.iov_base = (void *)(uintptr_t)pieces[i].address, .iov_len = pieces[i].size_bytes};
         total_bytes += pieces[i].size_bytes;
     }
     bool refused = false;
-    enum status status = read_vector(live, local, remote, count, &total_bytes, &refused);
+    enum status status = read_vector(live, local, local_count, remote, count, &total_bytes, &refused);
     if (refused && live->mem_fd >= 0)
         live->no_vector = true;
     for (; *done < count && pieces[*done].size_bytes <= total_bytes; ++*done)

@@ -17,6 +17,15 @@
 /* Seizing thousands of threads takes about as long. */
 enum { PERIOD_NS = 5 * 1000 * 1000 };
 
+/* Stops of a traced thread are told whether asked for or not, and told once. They are for who stops it: so this looks
+ * before it takes. */
+static void wait_if_ended(pid_t tid) {
+    siginfo_t info = {0};
+    int result = waitid(P_PID, (id_t)tid, &info, WEXITED | __WALL | WNOHANG | WNOWAIT);
+    if (result == 0 && (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED))
+        (void)waitid(P_PID, (id_t)tid, &info, WEXITED | __WALL | WNOHANG);
+}
+
 /* The main thread's end is not awaited: it is the process's, and told to whoever started that. An exec does not need
  * it. */
 static void wait_for_ended(const struct process *process) {
@@ -29,9 +38,8 @@ static void wait_for_ended(const struct process *process) {
     }
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-        siginfo_t info = {0};
         if (tid > 0 && tid != process->pid)
-            (void)waitid(P_PID, (id_t)tid, &info, WEXITED | __WALL | WNOHANG);
+            wait_if_ended(tid);
     }
     (void)closedir(directory);
 }
