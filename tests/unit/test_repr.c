@@ -8,6 +8,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -62,6 +64,40 @@ static void test_type_names_are_repaired(void **state) {
     assert_string_equal(buffer_text(&text), "<null><unreadable>");
     buffer_release(&text);
     free(target);
+}
+
+/* What is behind the head of a datetime64 or timedelta64. */
+static void assert_shows_time(const char *name, int64_t value, int32_t base, int32_t num, const char *expected) {
+    struct fake_target *target = fake_new(12);
+    remote_addr object = fake_object(target, fake_type(target, name, 0), 64);
+    layout_offset head = target->runtime.layout.object.size;
+    fake_put(target, object + head, &value, sizeof value);
+    fake_put(target, object + head + 8, &base, sizeof base);
+    fake_put(target, object + head + 12, &num, sizeof num);
+    char plain[64];
+    (void)snprintf(plain, sizeof plain, "<%s at 0x%llx>", strrchr(name, '.') + 1, (unsigned long long)object);
+    assert_shows(target, object, MANY, expected != NULL ? expected : plain);
+    free(target);
+}
+
+static void test_times_of_numpy(void **state) {
+    (void)state;
+    enum { YEAR, MONTH, WEEK, BUSINESS_DAY, DAY, HOUR, SECOND = 7, ATTOSECOND = 13, GENERIC };
+    assert_shows_time("numpy.datetime64", 0, DAY, 1, "np.datetime64('1970-01-01')");
+    assert_shows_time("numpy.datetime64", -1, ATTOSECOND, 1, "np.datetime64('1969-12-31T23:59:59.999999999999999999')");
+    assert_shows_time("numpy.datetime64", INT64_MIN, DAY, 1, "np.datetime64('NaT')");
+    assert_shows_time("numpy.timedelta64", INT64_MAX, DAY, 7, "np.timedelta64(9223372036854775807,'7D')");
+    assert_shows_time("numpy.timedelta64", -1, GENERIC, 1, "np.timedelta64(-1)");
+    /* No dates, and no units. */
+    const int64_t far[] = {INT64_MAX, INT64_MIN + 1};
+    for (size_t i = 0; i < 2; i++)
+        for (int32_t base = YEAR; base <= HOUR; base++)
+            assert_shows_time("numpy.datetime64", far[i], base, base < HOUR ? 1 : INT32_MAX, NULL);
+    assert_shows_time("numpy.datetime64", 1, GENERIC, 1, NULL);
+    assert_shows_time("numpy.timedelta64", 1, GENERIC + 1, 1, NULL);
+    assert_shows_time("numpy.timedelta64", 1, -1, 1, NULL);
+    assert_shows_time("numpy.timedelta64", 1, BUSINESS_DAY, 1, NULL);
+    assert_shows_time("numpy.timedelta64", 1, SECOND, 0, NULL);
 }
 
 static void test_cut_between_characters(void **state) {
@@ -191,6 +227,8 @@ static const struct {
     {"collections.defaultdict", TYPE_IS_DICT},
     {"numpy.ndarray", 0},
     {"numpy.str_", TYPE_IS_STR},
+    {"numpy.datetime64", 0},
+    {"numpy.timedelta64", 0},
     {"datetime.datetime", 0},
     {"datetime.timezone", 0},
     {"BaseException", TYPE_IS_EXCEPTION},
@@ -298,6 +336,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_cannot_be_read),
         cmocka_unit_test(test_type_names_are_repaired),
+        cmocka_unit_test(test_times_of_numpy),
         cmocka_unit_test(test_cut_between_characters),
         cmocka_unit_test(test_text_that_does_not_fit_its_buffer_is_strobes_failure),
         cmocka_unit_test(test_cycles_and_depth),
