@@ -13,6 +13,9 @@
 
 enum { PAGE_BYTES = 4096 };
 static const uint64_t NS_PER_US = 1000;
+/* A look takes 10 us of the time that its event counts: with less than that between two, the program would stand still.
+ */
+static const uint64_t MIN_PERIOD_NS = 50000;
 
 /* As perf_event_overflow has it (kernel/events/core.c, pending_kill). */
 bool perf_has_sent(int code) {
@@ -25,7 +28,7 @@ static int open_event(uint64_t period_ns) {
         .type = PERF_TYPE_SOFTWARE,
         .size = sizeof attributes,
         .config = PERF_COUNT_SW_TASK_CLOCK,
-        .sample_period = period_ns,
+        .sample_period = period_ns > MIN_PERIOD_NS ? period_ns : MIN_PERIOD_NS,
         .disabled = 1,
         .exclude_kernel = 1,
         .exclude_hv = 1,

@@ -25,8 +25,9 @@ struct perf {
 /* Whether a signal of AGENT_SIGNAL with this si_code is a perf event's. */
 bool perf_has_sent(int code);
 
-/* In the thread itself, whose clocks show `start`. No descriptor stays open, and neither a child of fork nor what the
- * process becomes by exec has the event. Where there can be none, perf->page is NULL. Changes errno. */
+/* In the thread itself, whose clocks show `start`. It strikes 20,000 times a second at the most. No descriptor stays
+ * open, and neither a child of fork nor what the process becomes by exec has the event. Where there can be none,
+ * perf->page is NULL. Changes errno. */
 void perf_start(struct perf *perf, const struct clock_times *start, uint64_t period_ns);
 /* By any thread. */
 void perf_stop(struct perf *perf);

@@ -112,7 +112,7 @@ static enum status compare(const struct diff_options *options, struct profile *b
     TRY(report_check_measure(&options->report, before, error));
     TRY(report_check_measure(&options->report, after, error));
     TRY(output_open(&file, options->report.output, error));
-    enum status status = write_comparison(before, after, options, file.stream, error);
+    enum status status = output_explain(&file, write_comparison(before, after, options, file.stream, error), error);
     enum status closed = output_close(&file, status == STATUS_OK, error);
     return status == STATUS_OK ? closed : status;
 }

@@ -43,6 +43,18 @@ enum status output_open(struct output_file *file, const char *path, struct error
     return status;
 }
 
+enum status output_explain(const struct output_file *file, enum status status, struct error *error) {
+    int number = errno;
+    if (status == STATUS_OK || !ferror(file->stream))
+        return status;
+    if (number == EPIPE && file->path == NULL) {
+        clearerr(file->stream);
+        return STATUS_OK;
+    }
+    return error_set(error, status, "cannot write %s: %s", file->path != NULL ? file->path : "the output",
+                     strerror(number));
+}
+
 enum status output_close(struct output_file *file, bool complete, struct error *error) {
     if (file->path == NULL)
         return STATUS_OK;

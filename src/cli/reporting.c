@@ -231,10 +231,7 @@ int report_captures(const char *const *paths, size_t count, const struct report_
     if (status == STATUS_OK)
         status = open_output(&file, options, &error);
     if (status == STATUS_OK) {
-        status = write_report(profile, options, file.stream, &error);
-        if (status != STATUS_OK && ferror(file.stream))
-            (void)error_set(&error, status, "cannot write %s: %s", file.path != NULL ? file.path : "the output",
-                            strerror(errno));
+        status = output_explain(&file, write_report(profile, options, file.stream, &error), &error);
         enum status closed = output_close(&file, status == STATUS_OK, &error);
         status = status == STATUS_OK ? closed : status;
     }

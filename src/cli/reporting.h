@@ -82,8 +82,11 @@ struct output_file {
     char *temporary;
     FILE *stream;
 };
-/* `path` NULL is standard output. */
+/* `path` NULL or "-" is standard output. */
 enum status output_open(struct output_file *file, const char *path, struct error *error) MUST_USE;
+/* What became of what was written with `status`: when the stream failed, why; that standard output's reader has seen
+ * enough (`| head`) is no failure. */
+enum status output_explain(const struct output_file *file, enum status status, struct error *error) MUST_USE;
 /* Puts the file in its place when `complete`, else removes it. */
 enum status output_close(struct output_file *file, bool complete, struct error *error) MUST_USE;
 

@@ -52,8 +52,7 @@ static bool may_have_entered(const struct walk *walk, const struct tracked_frame
         return true;
     if (walk_is_running(walk, walk->top_bytes))
         return false;
-    struct caller caller = {&walk->tracker->stack.frames[walk->top], walk->top_bytes,
-                            walk->tracker->stack.frames[walk->top].code->frame_bytes};
+    struct caller caller = {&walk->tracker->stack.frames[walk->top], walk->top_bytes, walk_top_size(walk)};
     return step.family != OPCODE_CALL || !callee->shown || walk_called_this(walk, &caller, bytes);
 }
 
@@ -159,7 +158,7 @@ static enum status put_popped(struct walk *walk, struct tracked_frame *callee, r
         return STATUS_OK;
     if (previous == caller->address) {
         struct code_step step = walk_top_step(walk);
-        struct caller called = {caller, walk->top_bytes, caller->code->frame_bytes};
+        struct caller called = {caller, walk->top_bytes, walk_top_size(walk)};
         if (!step.enters || step.family == OPCODE_RESUMES_GENERATOR || walk_is_running(walk, walk->top_bytes) ||
             !is_known_call(walk, caller, callee) ||
             (layout_has(walk->layout->frame.stacktop) && step.family == OPCODE_CALL &&
@@ -190,7 +189,7 @@ static bool revive(struct walk *walk, const uint8_t *bytes, uint64_t *executable
         load_u64(bytes + walk->layout->frame.previous) != walk->tracker->stack.frames[walk->top].address)
         return false;
     const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
-    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
+    struct caller caller = {top, walk->top_bytes, walk_top_size(walk)};
     if (!walk_stack_word(walk, &caller, 0, &called))
         return false;
     const struct seen_function *seen = walk_find_function(walk, called);
@@ -341,16 +340,6 @@ static bool is_innermost(const struct walk *walk) {
     return !layout_has(fields->stacktop) && walk_is_running(walk, walk->top_bytes);
 }
 
-/* Whether it was seen often enough that what the top may run outside of the chunks it does not. */
-static bool runs_by_itself(struct walk *walk) {
-    if (walk->top == SIZE_MAX || walk->top + 1 != walk->count)
-        return false;
-    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
-    struct seen_call call = {.key = seen_calls_key(top->path, SEEN_CALLS_NO_CALLEE),
-                             .instruction_bytes = top->instruction_bytes};
-    return seen_calls_is_plain(walk_calls(walk), &call);
-}
-
 /* Whether what is new can be believed (stack_tracker.h says when not). */
 static bool check_paths(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
@@ -393,7 +382,7 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
         drop_leftovers(&walk);
         if (!walk.ended && !is_innermost(&walk))
             status = climb_outside(&walk);
-        tracker->chunk_alone = !walk.thread_known || walk.ended || is_innermost(&walk) || runs_by_itself(&walk);
+        tracker->chunk_alone = !walk.thread_known || walk.ended || is_innermost(&walk) || outside_is_unlikely(&walk);
         if (!walk.thread_known)
             thread->datastack_top = tracker->stack.frames[walk.top].end;
     }

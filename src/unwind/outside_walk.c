@@ -23,11 +23,17 @@ static const struct outside_frame *find_outside(const struct stack_tracker *trac
     return NULL;
 }
 
+/* What is to be read of a frame. */
+static size_t predict_bytes(const struct stack_tracker *tracker, const struct tracked_frame *frame) {
+    size_t size_bytes = frame_head_size(&tracker->runtime->layout);
+    if (frame->code != NULL && frame->code->frame_bytes > size_bytes)
+        size_bytes = frame->code->frame_bytes;
+    return size_bytes < FRAME_HEAD_MAX_BYTES ? size_bytes : FRAME_HEAD_MAX_BYTES;
+}
+
 /* The place of a frame of a chunk among those that are read again, at the next look as well. */
 static struct again *runner_place(struct stack_tracker *tracker, const struct tracked_frame *runner) {
-    size_t size_bytes = (size_t)(runner->end - runner->address);
-    if (size_bytes > sizeof tracker->again[0].bytes)
-        size_bytes = sizeof tracker->again[0].bytes;
+    size_t size_bytes = predict_bytes(tracker, runner);
     for (size_t i = 0; i < tracker->again_count; i++)
         if (tracker->again[i].address == runner->address && tracker->again[i].size_bytes >= size_bytes)
             return &tracker->again[i];
@@ -159,7 +165,7 @@ static bool calls_python(const struct walk *walk) {
     if (walk->top_bytes == NULL || top->code == NULL || walk_top_step(walk).family != OPCODE_CALL ||
         walk_is_running(walk, walk->top_bytes))
         return false;
-    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
+    struct caller caller = {top, walk->top_bytes, walk_top_size(walk)};
     return walk_called_word(walk, &caller, &called) && walk_find_function(walk, called) != NULL;
 }
 
@@ -179,8 +185,10 @@ static remote_addr iterated_frame(const struct walk *walk, const struct caller *
 
 static remote_addr iterated_by_top(const struct walk *walk) {
     const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
-    struct caller caller = {top, walk->top_bytes, top->code->frame_bytes};
-    return walk->top_bytes != NULL && top->instruction_bytes >= 0 ? iterated_frame(walk, &caller) : 0;
+    if (walk->top_bytes == NULL || top->instruction_bytes < 0)
+        return 0;
+    struct caller caller = {top, walk->top_bytes, walk_top_size(walk)};
+    return iterated_frame(walk, &caller);
 }
 
 /* Whether the top can have run the first of the links. From 3.12 on there is a frame between where that is through C.
@@ -261,10 +269,10 @@ static bool still_waits(const struct walk *walk) {
 
 static bool is_unchanged(const struct walk *walk) {
     const struct again *again = find_again(walk);
-    size_t size_bytes = walk_copied_of_top(walk);
-    if (again != NULL && size_bytes > again->size_bytes)
-        size_bytes = again->size_bytes;
-    return again != NULL && memcmp(again->bytes, walk->top_bytes, size_bytes) == 0;
+    if (again == NULL)
+        return false;
+    size_t size_bytes = walk_top_size(walk) < again->size_bytes ? walk_top_size(walk) : again->size_bytes;
+    return memcmp(again->bytes, walk->top_bytes, size_bytes) == 0;
 }
 
 /* Whether, for all that is known, it is to be noted what was seen above a top that still waits. In between it may have
@@ -316,7 +324,7 @@ static bool holds_generator(const struct walk *walk, size_t first) {
     if (first == walk->count || walk->top == SIZE_MAX || walk->top_bytes == NULL)
         return false;
     remote_addr object = frames[first].address - layout->gen.gi_iframe;
-    const size_t end = walk_copied_of_top(walk);
+    size_t end = walk_top_size(walk);
     for (size_t i = layout->frame.localsplus; i + WORD_BYTES <= end; i += WORD_BYTES)
         if (frame_untag(layout, load_u64(walk->top_bytes + i)) == object)
             return true;
@@ -581,6 +589,13 @@ static enum status climb_unknown(struct walk *walk, const struct seen_call *call
     return runs_alone(walk) || (complete && walk->top != SIZE_MAX) ? judge_top(walk, call) : STATUS_NOT_FOUND;
 }
 
+bool outside_is_unlikely(const struct walk *walk) {
+    if (walk->top == SIZE_MAX || walk->top + 1 != walk->count)
+        return false;
+    struct seen_call call = {.key = key_of(walk, NULL), .instruction_bytes = site_of(walk)};
+    return seen_calls_is_plain(walk_calls(walk), &call);
+}
+
 enum status outside_climb(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
     struct seen_call call = {.key = key_of(walk, NULL), .instruction_bytes = site_of(walk)};
@@ -601,14 +616,6 @@ enum status outside_climb(struct walk *walk) {
     if (seen != NULL)
         return put_seen(walk, seen);
     return may_run_generator(walk) ? STATUS_TORN : STATUS_OK;
-}
-
-/* What is to be read of a frame. */
-static size_t predict_bytes(const struct stack_tracker *tracker, const struct tracked_frame *frame) {
-    size_t size_bytes = frame_head_size(&tracker->runtime->layout);
-    if (frame->code != NULL && frame->code->frame_bytes > size_bytes)
-        size_bytes = frame->code->frame_bytes;
-    return size_bytes < FRAME_HEAD_MAX_BYTES ? size_bytes : FRAME_HEAD_MAX_BYTES;
 }
 
 /* The frame of a chunk that runs the frames outside at `index`. */

@@ -28,16 +28,6 @@ void walk_find_top(struct walk *walk, size_t count) {
         }
 }
 
-size_t walk_copied_of_top(const struct walk *walk) {
-    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
-    const struct chunk_span *span = chunk_copies_find(&walk->tracker->copies, top->address);
-    const size_t offset = span != NULL ? (size_t)(top->address - span->address) : 0;
-    if (span == NULL || offset >= span->size_bytes)
-        return 0;
-    const size_t room = span->size_bytes - offset, size_bytes = (size_t)(top->end - top->address);
-    return size_bytes < room ? size_bytes : room;
-}
-
 struct code_step walk_top_step(const struct walk *walk) {
     const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
     return code_cache_step(walk->tracker->codes, top->code, top->instruction_bytes);
@@ -126,8 +116,7 @@ bool walk_stack_word(const struct walk *walk, const struct caller *caller, int i
                           ? fields->localsplus + (uint64_t)(int64_t)walk_stacktop(walk, caller->bytes) * WORD_BYTES
                           : load_u64(caller->bytes + fields->stackpointer) - caller->frame->address;
     offset += (uint64_t)(int64_t)index * WORD_BYTES;
-    const size_t size_bytes = caller->bytes == walk->top_bytes ? walk_copied_of_top(walk) : caller->size_bytes;
-    if (size_bytes < WORD_BYTES || offset > size_bytes - WORD_BYTES || offset < fields->localsplus)
+    if (offset > caller->size_bytes - WORD_BYTES || offset < fields->localsplus)
         return false;
     *word = frame_untag(walk->layout, load_u64(caller->bytes + offset));
     return true;

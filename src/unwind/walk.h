@@ -48,15 +48,22 @@ static inline bool walk_is_running(const struct walk *walk, const uint8_t *bytes
     return load_u64(bytes + fields->stackpointer) == 0;
 }
 
+/* How many of the top's bytes can be looked at: its code says how many it has, and may say anything. 0 of a shim. */
+static inline size_t walk_top_size(const struct walk *walk) {
+    const struct chunk_copies *copies = &walk->tracker->copies;
+    if (walk->tracker->stack.frames[walk->top].code == NULL)
+        return 0;
+    size_t left = (size_t)(copies->now + copies->buffer_bytes - walk->top_bytes);
+    size_t size_bytes = walk->tracker->stack.frames[walk->top].code->frame_bytes;
+    return size_bytes < left ? size_bytes : left;
+}
+
 /* Whether the address is in one of the chunks, as far as they are known. */
 bool walk_in_chunk(const struct walk *walk, remote_addr address);
 /* The bytes of a frame of the span in the copy; NULL when they are not (all) in it. */
 const uint8_t *walk_bytes_at(const struct walk *walk, remote_addr address);
 /* The innermost frame in the chunks below index `count` is the top. */
 void walk_find_top(struct walk *walk, size_t count);
-/* How much of the top was copied: the end of one that has just been pushed may lie beyond that, and what its code says
- * of its size need not be true. */
-size_t walk_copied_of_top(const struct walk *walk);
 /* What the top's instruction can do. */
 struct code_step walk_top_step(const struct walk *walk);
 /* Fills in what a frame executes. STATUS_TORN when it cannot be executing that. */
@@ -90,6 +97,8 @@ enum status outside_link(struct walk *walk, remote_addr address, const struct tr
                          const uint8_t *bytes) MUST_USE;
 /* The same when the callee has been popped, as it was when it was last seen to be called from where the top stands. */
 enum status outside_recall(struct walk *walk, const struct tracked_frame *callee) MUST_USE;
+/* Whether the top is the innermost frame, and was seen often enough to run nothing outside of the chunks. */
+bool outside_is_unlikely(const struct walk *walk);
 /* Adds what runs above the top outside of the chunks, if anything does. */
 enum status outside_climb(struct walk *walk) MUST_USE;
 /* Makes room for one more frame to read along. */

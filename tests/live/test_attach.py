@@ -573,6 +573,25 @@ def test_the_format_follows_from_the_name_if_it_is_not_given(whole, tmp_path):
         check(tmp_path / name)
 
 
+@pytest.mark.parametrize("options", [["report", "-f", "html"], ["diff", "-f", "json", "--all"]])
+def test_a_reader_that_has_seen_enough(whole, options, tmp_path):
+    """As `strobe … | head`: also where there is more than is held back until the end."""
+    seen, written = os.pipe()
+    os.close(seen)
+    captures = [whole, whole] if options[0] == "diff" else [whole]
+    done = subprocess.run(
+        [harness.STROBE, *options, *captures], cwd=tmp_path, stdout=written, stderr=subprocess.PIPE, timeout=60
+    )
+    os.close(written)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_full_disk_is_said(whole):
+    result = strobe("report", "-f", "html", "-o", "/dev/full", whole)
+    assert result.returncode == 1
+    assert result.stderr == "strobe: cannot write /dev/full: No space left on device\n"
+
+
 def test_an_output_is_whole_or_not_there(whole, tmp_path):
     path = tmp_path / "out.json"
     path.write_text("old")

@@ -72,6 +72,16 @@ os._exit(0)
 
 
 @permitted
+def test_as_often_as_can_be(any_python):
+    """However often is asked for, the program gets on."""
+    watched = Watched(
+        any_python, COMMON + "burn(0.2)\nprint(json.dumps(told()))", env={**PERF, "STROBE_AGENT_PERIOD_NS": "1"}
+    )
+    tid, cpu_ns = watched.json()
+    assert watched.region.thread(tid).samples and cpu_ns < 10**9
+
+
+@permitted
 def test_waiting_is_not_interrupted(any_python, helper):  # noqa: F811
     code = with_helper(helper) + "burn(0.1)\nprint(json.dumps(helper.count_interruptions(200)))"
     watched = Watched(any_python, code, env=PERF)

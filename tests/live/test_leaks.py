@@ -49,8 +49,8 @@ def check_leaking(found, least_survivors=5):
     for name, (leaks, _, elapsed_s) in found.items():
         for leak in leaks:
             assert leak["likelihood"] >= 0.75 and leak["rises"] >= 5 and leak["survivors"] >= least_survivors, (name, leak)
-            # It grew evenly, more or less: so a median is in the middle.
-            assert 0.15 * elapsed_s <= leak["age_s"] <= 0.85 * elapsed_s, (name, leak)
+            # It grew evenly, more or less, by what else the machine does: so a median is in the middle.
+            assert 0.1 * elapsed_s <= leak["age_s"] <= 0.9 * elapsed_s, (name, leak)
             assert leak["live_bytes"] == pytest.approx(leak["bytes_per_s"] * elapsed_s, rel=0.7), (name, leak)
 
 

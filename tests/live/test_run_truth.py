@@ -11,7 +11,16 @@ from test_run_agent import POINTS, TICK_S, run  # noqa: F401 (a fixture)
 # A function that ran for long loses at most what came after the last tick in it, and gains what came before the first
 # one: of the kernel's ticks, or of some where the thread shares its processor with others.
 CLOCK_MONOTONIC_COARSE = 6
-EDGE_S = 4 * time.clock_getres(CLOCK_MONOTONIC_COARSE)
+KERNEL_TICK_S = time.clock_getres(CLOCK_MONOTONIC_COARSE)
+
+
+def edge_s(ran):
+    """Where looks are further apart than ticks, because others have the processor when it ticks, they are so by chance: now
+    and then by many times their mean."""
+    threads = [thread["sampled"] for thread in ran.report["threads"] if "sampled" in thread]
+    looks = sum(thread["samples"] for thread in threads)
+    lateness = sum(sum(thread["cpu_s"].values()) for thread in threads) / looks / KERNEL_TICK_S
+    return 4 * KERNEL_TICK_S * (1 if lateness < 1.2 else 2 * lateness)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +40,7 @@ def test_functions_that_do_the_same(python, run):  # noqa: F811
         names = [f"calling_{percent}", f"inlined_{percent}"]
         told = [ran.functions(name, "total_cpu_s") for name in names]
         true = [truth[name] for name in names]
-        assert told[0] / sum(told) == pytest.approx(true[0] / sum(true), abs=max(POINTS, EDGE_S / seconds)), percent
+        assert told[0] / sum(told) == pytest.approx(true[0] / sum(true), abs=max(POINTS, edge_s(ran) / seconds)), percent
 
 
 def test_who_of_many_threads_works(python, run, helper):  # noqa: F811
@@ -42,7 +51,7 @@ def test_who_of_many_threads_works(python, run, helper):  # noqa: F811
         # Each of its threads lives for less than a tick of its own CPU time.
         assert ran.functions(name, "total_cpu_s") <= 3 * TICK_S, name
         assert ran.functions(name, "total_wait_s") > 0.3, name
-    assert ran.functions("one_of_eight", "total_cpu_s") == pytest.approx(truth["one_of_eight"], abs=EDGE_S + TICK_S)
+    assert ran.functions("one_of_eight", "total_cpu_s") == pytest.approx(truth["one_of_eight"], abs=edge_s(ran) + TICK_S)
     threads = {thread["name"]: thread["cpu_s"] for thread in ran.report["threads"]}
     for number in range(8):
         name = f"unequal_{number}"
