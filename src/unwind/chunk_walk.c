@@ -390,7 +390,7 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
         status = STATUS_TORN;
     if (status != STATUS_OK) {
         /* Frames from `same` on were overwritten: what is left is what both looks agree on. */
-        tracker->stack.count = walk.same;
+        tracker->stack.count = tracker->stack.unchanged = walk.same;
         return status;
     }
     tracker->stack.count = walk.count;
