@@ -48,9 +48,11 @@ static inline bool walk_is_running(const struct walk *walk, const uint8_t *bytes
     return load_u64(bytes + fields->stackpointer) == 0;
 }
 
-/* How many of the top's bytes can be looked at: its code says how many it has, and may say anything. */
+/* How many of the top's bytes can be looked at: its code says how many it has, and may say anything. 0 of a shim. */
 static inline size_t walk_top_size(const struct walk *walk) {
     const struct chunk_copies *copies = &walk->tracker->copies;
+    if (walk->tracker->stack.frames[walk->top].code == NULL)
+        return 0;
     size_t left = (size_t)(copies->now + copies->buffer_bytes - walk->top_bytes);
     size_t size_bytes = walk->tracker->stack.frames[walk->top].code->frame_bytes;
     return size_bytes < left ? size_bytes : left;
