@@ -116,7 +116,7 @@ bool walk_stack_word(const struct walk *walk, const struct caller *caller, int i
                           ? fields->localsplus + (uint64_t)(int64_t)walk_stacktop(walk, caller->bytes) * WORD_BYTES
                           : load_u64(caller->bytes + fields->stackpointer) - caller->frame->address;
     offset += (uint64_t)(int64_t)index * WORD_BYTES;
-    if (offset > caller->size_bytes - WORD_BYTES || offset < fields->localsplus)
+    if (caller->size_bytes < WORD_BYTES || offset > caller->size_bytes - WORD_BYTES || offset < fields->localsplus)
         return false;
     *word = frame_untag(walk->layout, load_u64(caller->bytes + offset));
     return true;
