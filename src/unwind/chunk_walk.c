@@ -382,7 +382,8 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
         drop_leftovers(&walk);
         if (!walk.ended && !is_innermost(&walk))
             status = climb_outside(&walk);
-        tracker->chunk_alone = !walk.thread_known || walk.ended || is_innermost(&walk) || outside_is_unlikely(&walk);
+        tracker->end_shown = !walk.ended && is_innermost(&walk);
+        tracker->chunk_alone = !walk.thread_known || walk.ended || tracker->end_shown || outside_is_unlikely(&walk);
         if (!walk.thread_known)
             thread->datastack_top = tracker->stack.frames[walk.top].end;
     }

@@ -304,13 +304,18 @@ static bool waits_now(struct walk *walk) {
     return still_waits(walk);
 }
 
+/* What is held of the frames outside between the top and this callee. */
+static struct doubt *find_doubt(const struct walk *walk, const struct tracked_frame *callee) {
+    return &walk->tracker->doubts[key_of(walk, callee) % TRACKER_DOUBTS];
+}
+
 /* What is not known must be seen several times in a row: the thread may have come back to where it was meanwhile. */
-static enum status check_often(struct walk *walk, const struct tracked_frame *callee) {
-    struct stack_tracker *tracker = walk->tracker;
-    uint32_t path = seen_calls_key(tracker->stack.frames[walk->count - 1].path, callee != NULL);
-    tracker->doubted_times = tracker->doubted == path ? tracker->doubted_times + 1 : 1;
-    tracker->doubted = path;
-    return tracker->doubted_times >= BELIEVED_TIMES ? STATUS_OK : STATUS_TORN;
+static enum status check_often(const struct walk *walk, const struct tracked_frame *callee) {
+    struct doubt *doubt = find_doubt(walk, callee);
+    uint32_t path = seen_calls_key(walk->tracker->stack.frames[walk->count - 1].path, callee != NULL);
+    doubt->times = doubt->path == path ? doubt->times + 1 : 1;
+    doubt->path = path;
+    return doubt->times >= BELIEVED_TIMES ? STATUS_OK : STATUS_TORN;
 }
 
 /* Whether the top had the outermost of the generators from `first` on among its variables or on its stack. That says
@@ -353,10 +358,13 @@ static enum status judge_links(struct walk *walk, size_t first, bool late, const
     if (sure && (callee != NULL ? !tracker->slow : is_noteworthy(walk)))
         seen_calls_note(walk_calls(walk), &call, callee != NULL);
     /* What runs by itself runs now. It need not have run then. */
-    if ((known && (sure || callee != NULL)) || tracker->paused)
+    if ((known && (sure || callee != NULL)) || tracker->paused) {
+        find_doubt(walk, callee)->times = 0;
         return STATUS_OK;
+    }
     enum status status = STATUS_NOT_FOUND;
-    if (sure && !late)
+    /* Below the outermost frame of a chunk nothing comes and goes while that is there. */
+    if (sure && (!late || walk->top == SIZE_MAX))
         status = check_often(walk, callee);
     else if (seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, 0) == NULL)
         status = STATUS_TORN;

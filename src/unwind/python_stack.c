@@ -138,16 +138,19 @@ static enum status add_tracked(struct stack_reader *reader, struct python_stack 
 }
 
 /* 3.11+: as a sampler looks, each caller held against its callee. A sampler takes a stack whose end has moved by the
- * time that the thread state was read; here there is time to wait for one that has not, and a frame that is not
- * understood must not look like the end. */
+ * time that the thread state was read; here there is time to wait for one that has not, unless the copy itself shows
+ * the end: a frame that is not understood must not look like that. */
 static enum status attempt_tracked(struct stack_reader *reader, struct thread_state *thread,
                                    struct python_stack *stack) {
     const struct tracked_stack *tracked = &reader->tracker.stack;
     stack->count = 0;
-    stack_tracker_forget(&reader->tracker);
+    if (stack->attempts == 0)
+        stack_tracker_forget(&reader->tracker);
+    else
+        stack_tracker_unlearn(&reader->tracker);
     TRY(stack_tracker_look(&reader->tracker, thread, 1));
     remote_addr innermost = tracked->count > 0 ? tracked->frames[tracked->count - 1].address : 0;
-    if (innermost != thread->frame)
+    if (innermost != thread->frame && !reader->tracker.end_shown)
         return STATUS_TORN;
     TRY(take_copies(reader));
     TRY(add_tracked(reader, stack));

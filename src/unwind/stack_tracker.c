@@ -36,23 +36,33 @@ void stack_tracker_release(struct stack_tracker *tracker) {
     *tracker = (struct stack_tracker){0};
 }
 
-/* There is no stack. */
-static void clear_stack(struct stack_tracker *tracker) {
+static void clear_frames(struct stack_tracker *tracker) {
     tracker->stack.count = 0;
     tracker->stack.unchanged = 0;
     tracked_stack_forget(&tracker->stack, 0);
     chunk_copies_forget(&tracker->copies);
-    tracker->outside_count = 0;
-    tracker->outside_planned = 0;
-    tracker->again_count = 0;
     tracker->chunk_alone = false;
     tracker->ahead = false;
 }
 
-void stack_tracker_forget(struct stack_tracker *tracker) {
-    clear_stack(tracker);
+/* There is no stack. */
+static void clear_stack(struct stack_tracker *tracker) {
+    clear_frames(tracker);
+    tracker->outside_count = 0;
+    tracker->outside_planned = 0;
+    tracker->again_count = 0;
+}
+
+void stack_tracker_unlearn(struct stack_tracker *tracker) {
+    clear_frames(tracker);
     memset(tracker->functions, 0, sizeof tracker->functions);
     seen_calls_release(&tracker->own_calls);
+}
+
+void stack_tracker_forget(struct stack_tracker *tracker) {
+    stack_tracker_unlearn(tracker);
+    clear_stack(tracker);
+    memset(tracker->doubts, 0, sizeof tracker->doubts);
 }
 
 /* The bytes of the newest chunk that are worth reading: up to where the stack reached in one of the last looks, and
@@ -302,6 +312,7 @@ static enum status attempt(struct stack_tracker *tracker, struct thread_state *t
         judge_speed(tracker, clock_ticks() - start_ticks);
     }
     tracker->chunk_alone = false;
+    tracker->end_shown = false;
     TRY(status);
     TRY(chunk_walk(tracker, thread, thread_known, !is_last, count_same(tracker)));
     /* There is an innermost frame, so this is no stack. */

@@ -23,7 +23,7 @@
 #include "unwind/seen_calls.h"
 #include "unwind/tracked_stack.h"
 
-enum { TRACKER_MAX_OUTSIDE = 32, TRACKER_MAX_AGAIN = 4, TRACKER_FUNCTIONS = 64 };
+enum { TRACKER_MAX_OUTSIDE = 32, TRACKER_MAX_AGAIN = 4, TRACKER_DOUBTS = 16, TRACKER_FUNCTIONS = 64 };
 
 /* Fields are private but for `stack`, `paused`, `calls`, and those of a read ahead. */
 struct stack_tracker {
@@ -33,6 +33,7 @@ struct stack_tracker {
     bool paused;      /* set by the owner: the thread does not run while it is looked at */
     bool failed;      /* the last look was not taken */
     bool chunk_alone; /* the chunks told all at the last look; so they are read alone at the next */
+    bool end_shown;   /* the copy of the chunks itself showed which frame was the innermost */
     struct chunk_copies copies;
     struct passing_frame {
         remote_addr address;
@@ -72,8 +73,10 @@ struct stack_tracker {
         remote_addr address;
         uint64_t executable; /* its code's, as it stands in a frame */
     } functions[TRACKER_FUNCTIONS];
-    uint32_t doubted;       /* a path through frames outside that was found when it was not known */
-    unsigned doubted_times; /* so often in a row */
+    struct doubt {
+        uint32_t path;  /* through frames outside, that was found when it was not known */
+        uint32_t times; /* so often in a row */
+    } doubts[TRACKER_DOUBTS];
     /* The thread runs on while it is copied, and a copy that took longer than most, because the processors contended
      * for its cache lines or strobe was interrupted, can be of two instants. So what such a copy shows must have been
      * seen in quick ones lately, else the thread is looked at again at once. */
@@ -95,6 +98,9 @@ void stack_tracker_init(struct stack_tracker *tracker, struct runtime *runtime, 
 void stack_tracker_release(struct stack_tracker *tracker);
 /* Forgets what was seen: after the code cache was released. */
 void stack_tracker_forget(struct stack_tracker *tracker);
+/* The same, but what was found outside of the chunks is read along at the next look still: what is there can be vouched
+ * for then. */
+void stack_tracker_unlearn(struct stack_tracker *tracker);
 
 /* For who reads for several threads in one call: puts into tracker->pieces, tracker->piece_count of them, what the next
  * look will read first; 0: that is not known. Once they are all read, `ahead` is to be set, and the look to follow. It

@@ -105,6 +105,8 @@ void walk_assume_site(struct walk *walk, int32_t instruction_bytes) {
     tracked_stack_touch(&walk->tracker->stack, walk->top);
     top->instruction = top->instruction - (uint64_t)(int64_t)top->instruction_bytes + (uint64_t)instruction_bytes;
     top->instruction_bytes = instruction_bytes;
+    /* Also one that was being set up when it was copied. */
+    top->shown = true;
     top->assumed = true;
     if (walk->same > walk->top)
         walk->same = walk->top;

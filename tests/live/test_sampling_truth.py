@@ -22,8 +22,8 @@ IMPOSSIBLE = {True: 0.05, False: 0.005}
 # Before 3.11 callers are read after the pointer to the innermost frame; where they called is learned first.
 MISPLACED = {True: 0.4, False: 0.01}
 DROPPED = 0.1
-# The aim is 0.015; of generators and coroutines up to 0.12 was seen, and where the shares are open up to 0.35.
-SHARE = {True: 0.5, False: 0.2}
+# The aim is 0.015; of generators and coroutines up to 0.2 was seen, and where the shares are open up to 0.4.
+SHARE = {True: 0.5, False: 0.3}
 # Shares are those of what runs; of the time in which it was sampled the process may have waited so much to run.
 MAX_WAIT = 0.1
 
