@@ -363,13 +363,19 @@ static enum status judge_links(struct walk *walk, size_t first, bool late, const
         return STATUS_OK;
     }
     enum status status = STATUS_NOT_FOUND;
-    /* Below the outermost frame of a chunk nothing comes and goes while that is there. */
-    if (sure && (!late || walk->top == SIZE_MAX))
+    /* Below the outermost frame of a chunk nothing comes and goes while that is there. What is too much to be read
+     * along or never twice at one address is mostly late. */
+    if (sure ? !late || walk->top == SIZE_MAX : callee != NULL && tracker->insistent && still_waits(walk))
         status = check_often(walk, callee);
     else if (seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, 0) == NULL)
         status = STATUS_TORN;
-    if (status == STATUS_TORN && walk->top != SIZE_MAX)
-        (void)runner_place(tracker, &tracker->stack.frames[walk->top]);
+    if (status == STATUS_TORN) {
+        /* So that the next attempt can find all that is to be seen again, the walk goes on. */
+        if (walk->top != SIZE_MAX)
+            (void)runner_place(tracker, &tracker->stack.frames[walk->top]);
+        walk->doubtful = true;
+        return STATUS_OK;
+    }
     if (status != STATUS_OK)
         walk->count = first;
     return status;
