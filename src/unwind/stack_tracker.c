@@ -35,6 +35,7 @@ void stack_tracker_release(struct stack_tracker *tracker) {
     chunk_copies_release(&tracker->copies);
     seen_calls_release(&tracker->own_calls);
     free(tracker->outside);
+    free(tracker->again);
     free(tracker->pieces);
     *tracker = (struct stack_tracker){0};
 }
@@ -327,6 +328,12 @@ static enum status attempt(struct stack_tracker *tracker, struct thread_state *t
     return STATUS_OK;
 }
 
+/* A stack that contradicts itself may be one of code that has taken the place of other code. */
+static void check_codes(struct stack_tracker *tracker) {
+    code_cache_start_epoch(tracker->codes);
+    clear_frames(tracker);
+}
+
 enum status stack_tracker_look(struct stack_tracker *tracker, struct thread_state *thread, unsigned max_attempts) {
     enum status status = STATUS_TORN;
     tracker->failed = true;
@@ -341,6 +348,8 @@ enum status stack_tracker_look(struct stack_tracker *tracker, struct thread_stat
             status = sure ? STATUS_OK : STATUS_TORN;
         } else {
             tracker->insistent = i >= EASY_ATTEMPTS;
+            if (i == EASY_ATTEMPTS && !tracker->paused)
+                check_codes(tracker);
             status = attempt(tracker, thread, i + 1 == max_attempts);
         }
     }

@@ -23,7 +23,7 @@
 #include "unwind/seen_calls.h"
 #include "unwind/tracked_stack.h"
 
-enum { TRACKER_MAX_OUTSIDE = 128, TRACKER_MAX_AGAIN = 64, TRACKER_DOUBTS = 64, TRACKER_FUNCTIONS = 64 };
+enum { TRACKER_MAX_OUTSIDE = 128, TRACKER_MAX_AGAIN = 64, TRACKER_DOUBTS = 128, TRACKER_FUNCTIONS = 64 };
 
 /* Fields are private but for `stack`, `paused`, `calls`, and those of a read ahead. */
 struct stack_tracker {
@@ -68,16 +68,18 @@ struct stack_tracker {
         uint8_t bytes[FRAME_HEAD_MAX_BYTES];
         size_t size_bytes; /* the head at the least, and what there is room for of the frame */
         bool read;
-    } again[TRACKER_MAX_AGAIN];
+    } * again; /* room for TRACKER_MAX_AGAIN, or NULL as long as there is none */
     size_t again_count;
     struct seen_function {
         remote_addr address;
         uint64_t executable; /* its code's, as it stands in a frame */
     } functions[TRACKER_FUNCTIONS];
     struct doubt {
-        uint32_t path;  /* through frames outside, that was found when it was not known */
+        uint32_t key;   /* of a call through frames outside */
+        uint32_t path;  /* through them, that was found when it was not known */
         uint32_t times; /* so often in a row */
     } doubts[TRACKER_DOUBTS];
+    uint32_t doubt_count; /* so many were ever put there */
     /* The thread runs on while it is copied, and a copy that took longer than most, because the processors contended
      * for its cache lines or strobe was interrupted, can be of two instants. So what such a copy shows must have been
      * seen in quick ones lately, else the thread is looked at again at once. */
