@@ -150,14 +150,14 @@ static enum status open_capture(struct sampling *sampling, const struct capture_
     const struct sampling_options *how = sampling->options;
     struct stat info;
     struct error reason = {0};
-    sampling->is_ours = how->no_capture || lstat(sampling->path, &info) != 0;
+    sampling->is_ours =
+        how->no_capture || lstat(sampling->path, &info) != 0 || (S_ISREG(info.st_mode) && info.st_size == 0);
     enum status status = capture_writer_open(sampling->path, options, writer, &reason);
     if (status != STATUS_OK)
         return error_set(error, status, "%s%s", reason.text,
                          how->no_capture || how->capture != NULL
                              ? ""
                              : " (--capture FILE puts it elsewhere, --no-capture keeps none)");
-    sampling->is_ours |= stat(sampling->path, &info) == 0 && S_ISREG(info.st_mode);
     return STATUS_OK;
 }
 
@@ -189,6 +189,11 @@ enum status sampling_record(struct sampling *sampling, const volatile sig_atomic
         (void)error_set(error, STATUS_FAILED, "%s: %s; what was sampled before is in it", sampling->path,
                         capture_writer_error(writer)->text);
     struct error ignored = {0};
+    if (sampling->process_count == 0) {
+        /* Not even an end: what was in the file stays. */
+        capture_writer_abandon(writer);
+        return status;
+    }
     enum status closed = capture_writer_close(writer, status == STATUS_OK ? error : &ignored);
     return status == STATUS_OK ? closed : status;
 }
