@@ -747,6 +747,26 @@ def test_no_permission(any_python):
     assert_refuses(result, harness.NO_PERMISSION)
 
 
+def test_too_few_files_are_said(any_python, script, tmp_path):
+    """Whatever it is that cannot be opened, the limit is named."""
+    program = script(SIGNALLED)
+    said = set()
+    with Target(any_python, program) as target:
+        for limit in range(5, 20):
+            limited = ["sh", "-c", f'ulimit -n {limit} && exec "$0" "$@"', str(harness.STROBE)]
+            attach = [*limited, "attach", "-d", "0.01", "--quiet", "--no-capture", str(target.pid)]
+            dump = [*limited, "dump", str(target.pid)]
+            for command in (attach, dump):
+                result = subprocess.run(command, capture_output=True, text=True, timeout=harness.TIMEOUT_S)
+                if result.returncode == harness.OK:
+                    assert result.stderr == "", (limit, result)
+                    assert "work" in result.stdout
+                else:
+                    assert re.fullmatch(r"strobe: [^\n]*[Tt]oo many open files[^\n]*\n", result.stderr), (limit, result)
+                said.add((command[4], result.returncode))
+    assert said == {(command, status) for command in ("attach", "dump") for status in (harness.OK, harness.FAILED)}
+
+
 def test_an_older_capture_outlives_what_does_not_begin(tmp_path):
     """It is not emptied before there is something to put in its place."""
     capture = tmp_path / "older.strobe"
