@@ -1,7 +1,7 @@
 """Where a Python can be: in another program, without its files, twice in one process, in another namespace."""
 
+import json
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -247,4 +247,9 @@ def test_a_version_newer_than_known(python, tmp_path):
     with Target(str(copies["executable"]), "threads.py", extra_env=environment_of(python, tmp_path)) as target:
         result = strobe("dump", "--json", target.pid)
         assert_same_threads(python, target.said["threads"], result.json())
-    assert re.fullmatch(r"strobe: process \d+ runs a CPython newer than strobe knows; .*\n", result.stderr), result.stderr
+        sampled = strobe("attach", "-d", 0.2, "--idle", "-f", "json", "-o", tmp_path / "report.json", target.pid)
+    warning = f"strobe: process {target.pid} runs a CPython newer than strobe knows; it is read by its own description\n"
+    assert result.stderr == warning
+    assert sampled.stderr.count(warning) == 1
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert any(file["path"].endswith("/threads.py") for file in report["files"])
