@@ -223,3 +223,25 @@ def test_a_native_function_has_native_time_alone(python, tmp_path):
     # Each amount is rounded to a tick of the capture.
     told_s = sum(row["self_cpu_s"] for row in ran.report["native_functions"])
     assert told_s == pytest.approx(native_ns / 1e9, abs=20e-6 * len(looks))
+
+
+SORTING = """
+import time
+numbers = list(range(50000, 0, -1)) * 2
+end = time.thread_time() + 0.15
+while time.thread_time() < end:
+    sorted(numbers)
+"""
+# Since then it is known how far away the evaluation loop is.
+FIRST_WITH_ENTRY_FRAMES = (3, 11)
+
+
+def test_a_function_with_a_large_frame_has_its_name(python, tmp_path):
+    """list.sort keeps 5 KiB on the C stack; that it was called as `sorted` stands above them."""
+    script = tmp_path / "sorting.py"
+    script.write_text(SORTING)
+    functions = {row["function"]: row["self_cpu_s"] for row in Ran(tmp_path, [], python.path, script).report["native_functions"]}
+    if python.at_least(*FIRST_WITH_ENTRY_FRAMES):
+        assert max(functions, key=functions.get) == "sorted"
+    else:
+        assert functions
