@@ -4,6 +4,7 @@ primes, so that no sum comes about by chance."""
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 from harness import strobe
@@ -162,6 +163,59 @@ def test_callers(python, tmp_path):
     assert 0 <= rows["leaf"]["alloc_bytes"] - sum(parts.values()) - made <= 16384
     assert made <= rows["made"]["total_alloc_bytes"] < made + 109 * (128 << 10)
     assert parts["bottom"] <= rows["top"]["total_alloc_bytes"] < parts["bottom"] + 107 * 107 * 1024
+
+
+# Foreign functions are called without the GIL.
+DETACHED = """
+import ctypes, gc, threading
+gc.disable()
+keep = ctypes.CDLL('./detached.so').keep
+def call(count, size):
+    keep(count, size) #call
+def deep(n, count, size):
+    if n > 0:
+        return deep(n - 1, count, size) #deep
+    call(count, size) #bottom
+def work():
+    for i in range(11):
+        call(211, 1511) #first
+        call(223, 1523) #second
+        eval(compile('call(3, 1531)', 'made', 'eval')) #made
+    deep(200, 227, 1543) #depth
+work()
+threads = [threading.Thread(target=work) for i in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+KEEP = """
+#include <stdlib.h>
+void *volatile kept;
+void keep(int count, int size_bytes) {
+    for (int i = 0; i < count; i++)
+        kept = malloc((size_t)size_bytes);
+}
+"""
+
+
+def test_without_the_gil(python, tmp_path):
+    """What C code asks for while the thread has let go of the GIL belongs to the stack that called it: from where nothing but
+    a caller's line is another, after code objects have died, in several threads at once, and far down."""
+    source = tmp_path / "detached.c"
+    source.write_text(KEEP)
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", tmp_path / "detached.so", source], check=True)
+    _, report, rows = report_of(python, DETACHED, tmp_path / "victim.py")
+    parts = {"first": 3 * 11 * 211 * 1511, "second": 3 * 11 * 223 * 1523, "made": 3 * 11 * 3 * 1531, "bottom": 3 * 227 * 1543}
+    blocks = 3 * (11 * (211 + 223 + 3) + 227)
+    assert report["memory"]["lost_records"] == 0
+    # Beside them is what ctypes makes of the arguments.
+    assert 0 <= rows["call"]["live_count"] - blocks < 100
+    assert 0 <= rows["call"]["live_bytes"] - sum(parts.values()) < 64 << 10
+    for mark, expected in parts.items():
+        # And what the compiler took.
+        more_bytes = 3 * 11 * (128 << 10) if mark == "made" else 64 << 10
+        assert 0 <= rows[mark]["total_alloc_bytes"] - expected < more_bytes, mark
 
 
 KILLED = """
