@@ -574,6 +574,35 @@ def test_every_format(whole, tmp_path, name):
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"], "nothing is left beside the output"
 
 
+@pytest.mark.parametrize(
+    ("options", "key", "head"),
+    [
+        ([], "self_cpu_s", "cpu"),
+        (["--idle"], "wall_s", "wall"),
+        (["--measure", "wait"], "wait_s", "wait"),
+        (["--measure", "wall"], "wall_s", "wall"),
+    ],
+)
+def test_what_the_table_ranks_by(whole, options, key, head):
+    """Threads that wait do not stand above what runs, unless that is asked for."""
+    rows = strobe("report", *options, whole).stdout.splitlines()
+    begin = next(i for i, row in enumerate(rows) if row.startswith(" ") and row.endswith("  function"))
+    assert rows[begin].split()[0] == head
+    functions = strobe("report", "-f", "json", whole).json()["functions"]
+    first = max(functions, key=lambda function: function[key])
+    assert re.search(rf"\b{first['qualname']}  mix.py:{first['line']}$", rows[begin + 1]), rows[begin : begin + 3]
+    waited = sum(function["wait_s"] for function in functions)
+    unit = r"([\d.]+) (ms|s)\b"
+    amount, name = next(re.match("waited " + unit, row).groups() for row in rows if row.startswith("waited "))
+    assert float(amount) * {"ms": 1e-3, "s": 1}[name] == pytest.approx(waited, rel=0.01)
+
+
+def test_the_table_ranks_by_what_there_is(whole):
+    result = strobe("report", "--measure", "peak", whole)
+    assert result.returncode == harness.USAGE
+    assert result.stderr.startswith("strobe: the capture does not have 'peak'; it has "), result.stderr
+
+
 def test_the_format_follows_from_the_name_if_it_is_not_given(whole, tmp_path):
     for name, options, check in (
         ("out.json", [], check_json),
