@@ -12,6 +12,10 @@ enum {
     /* Read beyond the innermost frame that was seen last: it may have called something since. */
     SLACK_BYTES = 384,
     REACH_LOOKS = 64,
+    /* In such parts of itself what a copy usually takes is corrected by each, at first and later. */
+    FIRST_SPEED_STEP = 4,
+    LAST_SPEED_STEP = 64,
+    UNTAUGHT_LOOKS = 12,
     MAX_CHUNK_BYTES = 1 << 20,
     /* What is new is found in the first attempt, and seen again in the next. */
     EASY_ATTEMPTS = 4,
@@ -269,15 +273,17 @@ static void remember(struct stack_tracker *tracker) {
         chunk_copies_remember(&tracker->copies, start, frames[known - 1].copied_end);
 }
 
-/* A copy of more pieces takes longer, and may: the chunks come first. */
+/* A copy of more pieces takes longer, and may: the chunks come first. The first copies take longer than any later one,
+ * or are interrupted. So their median is looked for in large steps, and until it is found none of them was quick. */
 static void judge_speed(struct stack_tracker *tracker, uint64_t copy_ticks, size_t piece_count) {
     uint64_t scaled_ticks = copy_ticks * TICKS_SCALE;
     uint64_t ticks = piece_count == 1 ? scaled_ticks / 2 : scaled_ticks / (piece_count + 1);
     uint64_t usual_ticks = tracker->usual_ticks != 0 ? tracker->usual_ticks : ticks;
-    uint64_t step = usual_ticks / 64 + 1;
+    uint64_t step = usual_ticks / (FIRST_SPEED_STEP + tracker->timed_looks) + 1;
     tracker->slow = ticks > usual_ticks + usual_ticks / 5;
-    tracker->quick = ticks <= usual_ticks;
+    tracker->quick = ticks <= usual_ticks && tracker->timed_looks >= UNTAUGHT_LOOKS;
     tracker->usual_ticks = ticks > usual_ticks ? usual_ticks + step : usual_ticks - step;
+    tracker->timed_looks += FIRST_SPEED_STEP + tracker->timed_looks < LAST_SPEED_STEP;
 }
 
 static enum status plan(struct stack_tracker *tracker, struct thread_state *thread, size_t *count) {
