@@ -20,8 +20,8 @@ enum {
     /* What is new is found in the first attempt, and seen again in the next. */
     EASY_ATTEMPTS = 4,
     TICKS_SCALE = 64,
-    /* Beside the chunks. */
-    MAX_OTHER_PIECES = 4 + TRACKER_MAX_OUTSIDE + TRACKER_MAX_AGAIN,
+    /* The thread state and its frame slot. */
+    THREAD_PIECES = 2,
 };
 
 bool stack_tracker_supports(const struct runtime *runtime) {
@@ -116,8 +116,8 @@ static enum status prepare_copies(struct stack_tracker *tracker, struct thread_s
         thread->datastack_chunk = 0;
     TRY(status);
     TRY(chunk_copies_reserve(&tracker->copies, (size_t)size_bytes));
-    return array_reserve((void **)&tracker->pieces, &tracker->piece_capacity, tracker->copies.count + MAX_OTHER_PIECES,
-                         sizeof tracker->pieces[0]);
+    size_t count = tracker->copies.count + tracker->outside_count + tracker->again_count + THREAD_PIECES;
+    return array_reserve((void **)&tracker->pieces, &tracker->piece_capacity, count, sizeof tracker->pieces[0]);
 }
 
 /* A chunk that has been popped since may have been given back to the system; it is mostly pushed again at the same
