@@ -712,7 +712,10 @@ def test_merge_and_diff(whole, tmp_path):
         ["attach", "-f", "no-such-format", "1"],
         ["attach", "-r", "0", "1"],
         ["attach", "-r", "many", "1"],
+        ["attach", "-r", "1e-20", "1"],
+        ["attach", "-r", "nan", "1"],
         ["attach", "-d", "-1", "1"],
+        ["attach", "-d", "1e-20", "1"],
         ["attach", "--mode", "no-mode", "1"],
         ["attach", "--no-such-option", "1"],
         ["attach", "--lines", "0", "1"],
@@ -787,6 +790,17 @@ def test_an_interpreter_that_is_initialised_again(python, tmp_path):
     assert function_of(told, "round0")["total_samples"] > 0
     # It takes a moment to find it again.
     assert function_of(told, "round1")["total_wall_s"] > 0.2
+
+
+def test_waiting_is_not_busy(any_python, tmp_path):
+    """Up to 10 kHz strobe sleeps between its looks."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with Target(any_python, "ready.py") as target:
+        seen = strobe("attach", "-r", 10_000, "-d", 1, "-f", "json", "--no-capture", target.pid, cwd=tmp_path).json()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    # A tenth of a processor; with what starting up and the report take.
+    assert used_s < 0.6 * seen["elapsed_s"] or "sanitize" in str(harness.STROBE)
 
 
 def test_each_thread_by_itself(python, tmp_path):
