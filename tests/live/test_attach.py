@@ -747,6 +747,61 @@ def test_no_permission(any_python):
     assert_refuses(result, harness.NO_PERMISSION)
 
 
+def test_too_few_files_are_said(any_python, script, tmp_path):
+    """Whatever it is that cannot be opened, the limit is named."""
+    program = script(SIGNALLED)
+    said = set()
+    with Target(any_python, program) as target:
+        for limit in range(5, 20):
+            limited = ["sh", "-c", f'ulimit -n {limit} && exec "$0" "$@"', str(harness.STROBE)]
+            attach = [*limited, "attach", "-d", "0.01", "--quiet", "--no-capture", str(target.pid)]
+            dump = [*limited, "dump", str(target.pid)]
+            for command in (attach, dump):
+                result = subprocess.run(command, capture_output=True, text=True, timeout=harness.TIMEOUT_S)
+                if result.returncode == harness.OK:
+                    assert result.stderr == "", (limit, result)
+                    assert "work" in result.stdout
+                else:
+                    assert re.fullmatch(r"strobe: [^\n]*[Tt]oo many open files[^\n]*\n", result.stderr), (limit, result)
+                said.add((command[4], result.returncode))
+    assert said == {(command, status) for command in ("attach", "dump") for status in (harness.OK, harness.FAILED)}
+
+
+def test_an_older_capture_outlives_what_does_not_begin(tmp_path):
+    """It is not emptied before there is something to put in its place."""
+    capture = tmp_path / "older.strobe"
+    capture.write_bytes(b"precious")
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as cat:
+        for arguments in (
+            ["attach", "--capture", capture, ended.pid],
+            ["attach", "--capture", capture, cat.pid],
+            ["run", "--capture", capture, "--", "no-such-command"],
+            ["run", "--no-agent", "--capture", capture, "--", "no-such-command"],
+            ["run", "--capture", capture, "--", "/bin/true"],
+            ["run", "--no-agent", "--capture", capture, "--", "/bin/true"],
+            ["merge", tmp_path / "none.strobe", "-o", capture],
+            ["report", "-o", capture, tmp_path / "none.strobe"],
+            ["diff", "-o", capture, tmp_path / "none.strobe", tmp_path / "none.strobe"],
+        ):
+            result = strobe(*arguments, cwd=tmp_path)
+            assert re.fullmatch(r"strobe: [^\n]+\n", result.stderr), (arguments, result)
+            assert capture.read_bytes() == b"precious", arguments
+        cat.stdin.close()
+    assert list(tmp_path.iterdir()) == [capture]
+
+
+def test_an_older_capture_is_replaced(any_python, script, tmp_path):
+    capture = tmp_path / "older.strobe"
+    capture.write_bytes(b"long gone" * 100_000)
+    with Target(any_python, script(SIGNALLED)) as target:
+        result = strobe("attach", "-d", "0.05", "--capture", capture, target.pid, cwd=tmp_path)
+    assert result.returncode == harness.OK, result
+    again = strobe("report", capture)
+    assert (again.returncode, again.stdout) == (harness.OK, result.stdout)
+
+
 def test_a_capture_that_cannot_be_made(any_python, tmp_path):
     with Target(any_python, "ready.py") as target:
         result = strobe("attach", "--capture", tmp_path / "no" / "x.strobe", target.pid, cwd=tmp_path)
