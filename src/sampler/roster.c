@@ -260,6 +260,7 @@ static void note_company(struct roster_process *process, uint64_t now_ns) {
     struct sampled_process *outside = process->sides[ROSTER_OUTSIDE];
     if (outside == NULL)
         return;
+    outside->inside = process->sides[ROSTER_INSIDE];
     if (process->sides[ROSTER_INSIDE] != NULL)
         outside->company = SAMPLE_COMPANY_AGENT;
     else if (outside->company == SAMPLE_COMPANY_AGENT || process->undecided_ns == 0) {
