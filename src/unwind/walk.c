@@ -159,9 +159,28 @@ uint32_t walk_random(struct walk *walk) {
     return tracker->random;
 }
 
+/* In 3.11 and 3.12 the slot that names the innermost frame is elsewhere, and mostly still where it was: it is read
+ * along. */
+static enum status read_thread(const struct walk *walk) {
+    struct stack_tracker *tracker = walk->tracker;
+    const size_t span = thread_state_span(walk->layout);
+    struct thread_state now = *walk->thread;
+    struct memory_piece pieces[] = {{now.address, tracker->thread_bytes, span},
+                                    {now.frame_slot, &tracker->slot_frame, sizeof tracker->slot_frame}};
+    if (!layout_has(walk->layout->thread.cframe) || now.frame_slot == 0 || span > sizeof tracker->thread_bytes ||
+        memory_read_pieces(tracker->runtime->live, pieces, 2) != STATUS_OK)
+        return thread_state_read(tracker->runtime, walk->thread->address, walk->thread);
+    thread_state_decode(walk->layout, walk->thread->address, tracker->thread_bytes, &now);
+    if (now.frame_slot != walk->thread->frame_slot)
+        return thread_state_read(tracker->runtime, walk->thread->address, walk->thread);
+    now.frame = tracker->slot_frame;
+    *walk->thread = now;
+    return STATUS_OK;
+}
+
 enum status walk_know_thread(struct walk *walk) {
     if (!walk->thread_known)
-        TRY(thread_state_read(walk->tracker->runtime, walk->thread->address, walk->thread));
+        TRY(read_thread(walk));
     walk->thread_known = true;
     return STATUS_OK;
 }

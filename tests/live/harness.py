@@ -168,6 +168,12 @@ class Target:
         self.close()
 
 
+def read_wait_ns(pid):
+    """How long the process's first thread has waited for a processor so far: as long it stood where it was, and whichever
+    stack that was is seen very often."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+
+
 def thread_of(dumped, thread_id):
     """The one thread of a dump with this Python thread id."""
     found = [thread for thread in dumped["threads"] if thread["thread_id"] == thread_id]

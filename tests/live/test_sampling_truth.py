@@ -3,10 +3,9 @@ those that stopping the process gives."""
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
-from harness import STROBE, Target
+from harness import STROBE, Target, read_wait_ns
 from stack_judge import SCRIPT, judge, read_source
 
 TOOL = STROBE.parent / "tests" / "tools" / "sample_stacks"
@@ -32,12 +31,6 @@ def sample(pid, *options, rate_hz=RATE_HZ, seconds=SECONDS, prefix=()):
     command = [*prefix, TOOL, pid, rate_hz, seconds, *options]
     finished = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, timeout=60 + seconds, check=True)
     return judge(read_source(), json.loads(finished.stdout))
-
-
-def read_wait_ns(pid):
-    """How long the process, which has one thread, has waited for a processor so far: as long it stood where it was, and
-    whichever stack that was is seen very often."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
 
 
 def shorten(stacks):

@@ -81,7 +81,10 @@ static void test_one_of_several_ways_is_chosen_as_often_as_it_was_seen(void **st
 static void test_what_contradicts_what_is_seen_more_often_is_not_recalled(void **state) {
     (void)state;
     struct seen_calls seen = {0};
-    note(&seen, KEY, 8, &generator, 4, 3);
+    note(&seen, KEY, 8, &generator, 4, 4);
+    /* Even if nothing else was seen. */
+    assert_null(seen_calls_recall_at(&seen, KEY, 8, true, 0));
+    note(&seen, KEY, 8, &generator, 4, 1);
     assert_non_null(seen_calls_recall_at(&seen, KEY, 8, true, 0));
     note(&seen, KEY, 8, &other_generator, 4, 2);
     /* Too little is known to tell which of them is wrong. */
