@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ THREADS = (1, 8)
 STROBE = "strobe run"
 EXACT = "strobe run --memory exact"
 DID_NOT_RUN = "did not run"
+TOO_SLOW = "too slow"
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,28 @@ GOALS = {
 }
 
 
+# Those with short rounds first: if there is no time for all of another's tool, they are what there is.
+PROGRAMS = (
+    "raytrace",
+    "fannkuch",
+    "async_tree memoization",
+    "async_tree cpu_io_mixed",
+    "async_tree none",
+    "sympy",
+    "async_tree io",
+    "mdp",
+    "pprint",
+    "docutils",
+)
+assert set(PROGRAMS) == set(run_slow_down.PROGRAMS)
+
+
 class Plan:
-    """How much is measured. What is slow of others' is run once."""
+    """How much is measured. What is slow of others' is run once, and not waited for without end."""
 
     def __init__(self, context):
-        self.program_rounds = 3 if context.short else 20
+        self.program_rounds = 7 if context.short else 20
+        self.program_enough_s = 4 if context.short else 20
         self.churn_seconds, self.churn_runs = (0.5, 7) if context.short else (1.0, max(7, context.runs // 3))
         self.rounds_counted = (50, 150) if context.short else (400, 1200)  # the difference is without start-up
         self.memory_runs = 3
@@ -69,9 +88,9 @@ class Plan:
         self.peer_runs = 1 if context.short else 5
         self.peer_memory_runs = 1 if context.short else 3
         self.peer_capture_seconds = 2 if context.short else 10
-        # Those of which a round takes a moment only.
-        self.peer_programs = ("fannkuch", "pprint", "raytrace") if context.short else tuple(run_slow_down.PROGRAMS)
-        self.limit_s = 60 if context.short else 300
+        self.peer_programs_s = 160 if context.short else 400  # no further program is begun then
+        self.limit_s = 150 if context.short else 300
+        self.peer_limit_s = 15 if context.short else 60
 
 
 class Table:
@@ -85,9 +104,16 @@ class Table:
         for tool in tools:
             self.cells.setdefault((goal, tool.name), DID_NOT_RUN)
 
+    def explain(self, names):
+        """Those tools were given up."""
+        for (goal, name), cell in self.cells.items():
+            if cell == DID_NOT_RUN and name in names:
+                self.cells[goal, name] = TOO_SLOW
+
     def put(self, goal, tool, value, more=""):
         self.values[goal, tool] = value
-        self.cells[goal, tool] = GOALS[goal].value_text(value) + more
+        least = "> " if isinstance(value, turns.AtLeast) else ""
+        self.cells[goal, tool] = least + GOALS[goal].value_text(value) + more
 
     def rows(self, names):
         for key, goal in GOALS.items():
@@ -112,6 +138,7 @@ class Bench:
     folder: str
     plan: Plan
     table: Table
+    given_up: set = dataclasses.field(default_factory=set)  # names of tools, in this part
 
     def ours(self, interpreter=None):
         python = interpreter or self.interpreter
@@ -134,18 +161,25 @@ class Bench:
         for interpreter, tools in self.peers():
             yield launchers.bare(interpreter), tools, False
 
+    def limit_s(self, launcher):
+        """Ours are waited for."""
+        own = launcher.name in (STROBE, EXACT, "bare")
+        return self.plan.limit_s if own else self.plan.peer_limit_s
+
     def run(self, launcher, program, result, *arguments):
         """What a program of bench/programs/ wrote to the file `result`; None when it did not run."""
         path = Path(self.folder) / result
         path.unlink(missing_ok=True)
         command = launcher.command(FOLDER / program, *arguments, path)
         start = time.monotonic()
-        status = launchers.run_command(command, launcher.environment, self.folder, self.plan.limit_s)
+        status = launchers.run_command(command, launcher.environment, self.folder, self.limit_s(launcher))
         try:
             written = json.loads(path.read_text()) if status == 0 else None
         except (OSError, ValueError):
             written = None
         if written is None:
+            if status is None:
+                self.given_up.add(launcher.name)
             ended = f"ended with {status}" if status is not None else f"was given up after {time.monotonic() - start:.0f} s"
             print(f"{program}: {launcher.name} {ended}", file=sys.stderr, flush=True)
         return written
@@ -161,35 +195,36 @@ class Bench:
 # --- The ten programs ---
 
 
-def program_ratios(bare, tools, package_folder, programs, rounds):
+def program_ratios(bench, interpreter, tools, is_ours):
     """{tool: [(program, ratio), ...]}"""
-    ratios = {}
-    for program in programs:
-        counts = {tool.name: rounds for tool in tools}
+    plan, ratios = bench.plan, {}
+    package_folder = packages.folder("programs", interpreter)
+    counts = {tool.name: plan.program_rounds if is_ours else plan.peer_rounds for tool in tools}
+    hurried = {} if is_ours else {tool.name: run_slow_down.PATIENCE for tool in tools}
+    effort = turns.Effort(run_slow_down.TURN_S, counts, plan.program_enough_s, hurried)
+    end_s = time.monotonic() + plan.peer_programs_s
+    for program in PROGRAMS if package_folder is not None else ():
+        if not is_ours and time.monotonic() > end_s:
+            break
         words = run_slow_down.PROGRAMS[program]
-        found = turns.compare(bare, tools, package_folder, words, run_slow_down.TURN_S, counts)
-        for name, pairs in found.items():
+        for name, pairs in turns.compare(launchers.bare(interpreter), tools, package_folder, words, effort).items():
             if pairs:
-                ratios.setdefault(name, []).append((program, run_slow_down.ratio(pairs, "wall_s")))
+                ratios.setdefault(name, []).append((program, turns.ratio(pairs, "wall_s")))
     return ratios
 
 
 def measure_programs(bench):
-    every, plan = run_slow_down.PROGRAMS, bench.plan
-    groups = [(bench.interpreter, bench.ours()[:1], every, plan.program_rounds)]
-    groups += [(interpreter, tools, plan.peer_programs, plan.peer_rounds) for interpreter, tools in bench.peers()]
-    for interpreter, tools, programs, rounds in groups:
+    groups = [(bench.interpreter, bench.ours()[:1], True), *((*group, False) for group in bench.peers())]
+    for interpreter, tools, is_ours in groups:
         for goal in ("median", "worst"):
             bench.table.expect(goal, tools)
-        package_folder = packages.folder("programs", interpreter)
-        if package_folder is None:
-            continue
-        found = program_ratios(launchers.bare(interpreter), tools, package_folder, programs, rounds)
-        for name, by_program in found.items():
+        for name, by_program in program_ratios(bench, interpreter, tools, is_ours).items():
+            values = [value for _, value in by_program]
             program, worst = max(by_program, key=lambda pair: pair[1])
-            few = f" (of {len(by_program)})" if len(by_program) < len(every) else ""
-            bench.table.put("median", name, statistics.median(value for _, value in by_program), few)
-            bench.table.put("worst", name, worst, f" ({program})")
+            few = f" (of {len(by_program)})" if len(by_program) < len(PROGRAMS) else ""
+            bench.table.put("median", name, turns.median(values), few)
+            is_least = any(isinstance(value, turns.AtLeast) for value in values)
+            bench.table.put("worst", name, turns.AtLeast(worst) if is_least else worst, f" ({program})")
 
 
 # --- Small objects that come and go ---
@@ -197,20 +232,25 @@ def measure_programs(bench):
 
 def measure_churn(bench):
     """Medians of paired ratios of wall time."""
+    plan = bench.plan
     for bare, tools, is_ours in bench.groups():
         bench.table.expect("churn", tools)
         rounds = bench.rounds_of(bare)
         ratios, running = {}, list(tools) if rounds is not None else []
-        for _ in range(bench.plan.churn_runs if is_ours else bench.plan.peer_runs):
+        for _ in range(plan.churn_runs if is_ours else plan.peer_runs):
             base = bench.churn(bare, rounds) if running else None
             for tool in list(running) if base is not None else []:
                 spent = bench.churn(tool, rounds)
                 if spent is None:
                     running.remove(tool)
+                    is_slow = tool.name in bench.given_up
+                    found = turns.AtLeast(bench.limit_s(tool) / base["wall_s"]) if is_slow else None
                 else:
-                    ratios.setdefault(tool.name, []).append(spent["wall_s"] / base["wall_s"])
+                    found = spent["wall_s"] / base["wall_s"]
+                if found is not None:
+                    ratios.setdefault(tool.name, []).append(found)
         for name, values in ratios.items():
-            bench.table.put("churn", name, statistics.median(values))
+            bench.table.put("churn", name, turns.median(values))
 
 
 def count_instructions(bench, rounds, environment):
@@ -298,8 +338,8 @@ def measure_objects(bench):
 
 def size_of(folder, name):
     """None: there is nothing."""
-    written = {STROBE: "strobe.strobe", EXACT: "strobe.strobe", "Scalene": "scalene.json"}
-    path = Path(folder) / (written.get(name) or ("fil" if name.startswith("Fil") else "memray.bin"))
+    written = {STROBE: "strobe.strobe", EXACT: "strobe.strobe", "Scalene": "scalene.json", **launchers.MEMRAY_FILES}
+    path = Path(folder) / written.get(name, "fil")
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.exists()) or None
 
@@ -320,21 +360,36 @@ def measure_captures(bench):
 # --- All ---
 
 
+def measure_beside_each_other(bench):
+    """Neither is a time: callgrind counts, and a capture has its size."""
+    with tempfile.TemporaryDirectory() as folder:
+        counting = threading.Thread(target=measure_instructions, args=[dataclasses.replace(bench, folder=folder)])
+        counting.start()
+        measure_captures(bench)
+        counting.join()
+
+
+def measure_one_by_one(bench):
+    measure_instructions(bench)
+    measure_captures(bench)
+
+
 def measure_parts(bench, free_threaded):
     """Seconds that each part took."""
     parts = {
-        "programs": lambda: measure_programs(bench),
-        "churn": lambda: measure_churn(bench),
-        "callgrind": lambda: measure_instructions(bench),
-        "threads": lambda: measure_threads(bench, "threads", bench.interpreter),
-        "threads without GIL": lambda: free_threaded and measure_threads(bench, "free", free_threaded),
-        "objects": lambda: measure_objects(bench),
-        "capture": lambda: measure_captures(bench),
+        "programs": measure_programs,
+        "churn": measure_churn,
+        "callgrind, capture": measure_beside_each_other if bench.context.short else measure_one_by_one,
+        "threads": lambda bench: measure_threads(bench, "threads", bench.interpreter),
+        "threads without GIL": lambda bench: free_threaded and measure_threads(bench, "free", free_threaded),
+        "objects": measure_objects,
     }
     took = {}
     for name, measure in parts.items():
         start = time.monotonic()
-        measure()
+        bench.given_up.clear()
+        measure(bench)
+        bench.table.explain(bench.given_up)
         took[name] = time.monotonic() - start
         print(f"{name}: {took[name]:.0f} s", file=sys.stderr, flush=True)
     return took
@@ -347,9 +402,10 @@ def legend(bench, free_threaded, took):
     spent = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items())
     return (
         f"CPython {bench.interpreter.version_text}{free}; {', '.join(versions)}. All tools with their defaults. Times under the tool "
-        f"to times without, by turns, medians: of {plan.program_rounds} turns of {run_slow_down.TURN_S:g} s of each program (others' of "
-        f"{plan.peer_rounds}), of {plan.churn_runs} of {plan.churn_seconds:g} s of the churn (others' of {plan.peer_runs}). Worst: which "
-        f"program it is stands beside it. Memory: what the process itself has written to, with no object and with {OBJECTS:,} floats. "
+        f"to times without, by turns, medians: of {plan.program_rounds} turns of {run_slow_down.TURN_S:g} s or one round of each "
+        f"program, or as many as {plan.program_enough_s} s take (others' of {plan.peer_rounds}), of {plan.churn_runs} of "
+        f"{plan.churn_seconds:g} s of the churn (others' of {plan.peer_runs}). Worst: which program it is stands beside it. `>`: others are given up when they are {run_slow_down.PATIENCE} times slower in a program, or "
+        f"take {plan.peer_limit_s} s. Memory: what the process itself has written to, with no object and with {OBJECTS:,} floats. "
         f"This took: {spent}."
     )
 

@@ -1,6 +1,5 @@
 """What a program loses by being run under strobe and other profilers, each with its defaults."""
 
-import statistics
 import tempfile
 
 from harness import figures, interpreters, launchers, packages, turns
@@ -9,8 +8,12 @@ TITLE = "Slow-down of ten programs, started under a profiler"
 # {tool: (median of the ten, worst of the ten)}: CPU alone; CPU, memory and copies.
 GOALS = {launchers.CPU_ONLY: (1.01, None), launchers.ALL: (1.05, 1.20)}
 TURN_S = 0.2
-TURNS, TURNS_LONG = 20, 100
+TURNS, TURNS_SHORT, TURNS_LONG = 20, 6, 100
 PEER_TURNS = 3
+# Rounds of some of the programs take seconds.
+ENOUGH_SHORT_S = 5
+# How many times slower another's tool may be before it is given up.
+PATIENCE = 8
 # Those of the paper on Scalene (OSDI'23), as pyperformance names them.
 PROGRAMS = {
     "mdp": ("mdp", ""),
@@ -26,8 +29,15 @@ PROGRAMS = {
 }
 
 
-def ratio(pairs, figure):
-    return statistics.median(getattr(watched, figure) / getattr(bare, figure) for bare, watched in pairs)
+def own_turns(context):
+    return TURNS_LONG if context.long else TURNS_SHORT if context.short else TURNS
+
+
+def effort_of(context, tools):
+    own, others = own_turns(context), 1 if context.short else PEER_TURNS
+    counts = {tool.name: own if tool.name in GOALS else others for tool in tools}
+    hurried = {tool.name: PATIENCE for tool in tools if tool.name not in GOALS}
+    return turns.Effort(TURN_S, counts, ENOUGH_SHORT_S if context.short else float("inf"), hurried)
 
 
 def measure(context, interpreter):
@@ -36,23 +46,23 @@ def measure(context, interpreter):
     ratios = {}
     with tempfile.TemporaryDirectory() as folder:
         bare, tools = launchers.bare(interpreter), launchers.of_interpreter(context, interpreter, folder)
-        own = TURNS_LONG if context.long else TURNS
-        counts = {tool.name: own if tool.name in GOALS else PEER_TURNS for tool in tools}
+        effort = effort_of(context, tools)
         for title, program in PROGRAMS.items():
-            for name, pairs in turns.compare(bare, tools, package_folder, program, TURN_S, counts).items():
+            for name, pairs in turns.compare(bare, tools, package_folder, program, effort).items():
                 if pairs:
-                    ratios.setdefault(name, {})[title] = ratio(pairs, "wall_s"), ratio(pairs, "cpu_s")
+                    ratios.setdefault(name, {})[title] = turns.ratio(pairs, "wall_s"), turns.ratio(pairs, "cpu_s")
     return ratios
 
 
 def median_of(by_program, index):
-    return statistics.median(values[index] for values in by_program.values())
+    return turns.median(values[index] for values in by_program.values())
 
 
 def rows_of(interpreter, ratios):
     for name, by_program in ratios.items():
-        walls = [f"{by_program[p][0]:.3f}" if p in by_program else "" for p in PROGRAMS]
-        yield [interpreter.version_text, name, f"**{median_of(by_program, 0):.3f}**", f"{median_of(by_program, 1):.3f}", *walls]
+        walls = [turns.text(by_program[p][0], 3) if p in by_program else "" for p in PROGRAMS]
+        wall, cpu = (turns.text(median_of(by_program, index), 3) for index in (0, 1))
+        yield [interpreter.version_text, name, f"**{wall}**", cpu, *walls]
 
 
 def reached(value, goal):
@@ -85,8 +95,9 @@ def run(context):
         "",
         "Time for a round under the tool to that without. All tools, and none, run the program at once, and take turns: only one "
         f"gets on, for {TURN_S:g} s or one round, then the next; a ratio is the median of those of neighbouring turns, "
-        f"{TURNS_LONG if context.long else TURNS} of each for strobe and {PEER_TURNS} for the others. CPU time is the program's "
-        "own, of all threads. All tools with their default rates (strobe and profiling.sampling 1 kHz, Scalene and py-spy 100 Hz)."
+        f"{own_turns(context)} of each for strobe{', fewer where they are long,' if context.short else ''} and "
+        f"{1 if context.short else PEER_TURNS} for the others; `>`: given up, at {PATIENCE} times the bare turn's time. CPU time is "
+        "the program's own, of all threads. All tools with their default rates (strobe and profiling.sampling 1 kHz, Scalene and py-spy 100 Hz)."
         + ("" if context.long else f" `bench/run --long run_slow_down` takes {TURNS_LONG} turns."),
         "",
         *verdicts,

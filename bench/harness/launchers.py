@@ -9,6 +9,8 @@ from harness import packages, peers
 
 
 ALL, CPU_ONLY = "strobe run", "strobe run --cpu-only"
+# Both may run at once.
+MEMRAY_FILES = {"memray": "memray.bin", "memray --trace-python-allocators": "memray-python.bin"}
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def memray(interpreter, folder, python_allocators):
         return None
     name = "memray --trace-python-allocators" if python_allocators else "memray"
     options = ("--trace-python-allocators",) if python_allocators else ()
-    words = (interpreter.path, "-m", "memray", "run", "-q", "-f", *options, "-o", f"{folder}/memray.bin")
+    words = (interpreter.path, "-m", "memray", "run", "-q", "-f", *options, "-o", f"{folder}/{MEMRAY_FILES[name]}")
     return Launcher(name, words, {"PYTHONPATH": str(found)})
 
 

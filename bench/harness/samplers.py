@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +51,13 @@ def pin_target(pid):
         os.sched_setaffinity(int(tid), cores()[0])
 
 
-def run_beside(command, target_pid, stderr=subprocess.STDOUT):
-    """(output, wall_s, cpu_s, the target's share of a processor) of a command that looks at the target."""
+class TookTooLong(Exception):
+    pass
+
+
+def run_beside(command, target_pid, stderr=subprocess.STDOUT, limit_s=300):
+    """(output, wall_s, cpu_s, the target's share of a processor) of a command that looks at the target. One that does not
+    end is killed, and TookTooLong."""
     start_s, start_cpu_s = time.monotonic(), target_cpu_s(target_pid)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -61,10 +67,16 @@ def run_beside(command, target_pid, stderr=subprocess.STDOUT):
             stderr=stderr,
             preexec_fn=lambda: os.sched_setaffinity(0, cores()[1]),
         )
-        _, _, usage = os.wait4(process.pid, 0)
-        process.returncode = 0
+        killer = threading.Timer(limit_s, process.kill)
+        killer.start()
+        _, wait_status, usage = os.wait4(process.pid, 0)
+        # While it is set, nobody kills who may have the process's number next.
+        process.returncode = os.waitstatus_to_exitcode(wait_status)
+        killer.cancel()
         wall_s = time.monotonic() - start_s
         share = (target_cpu_s(target_pid) - start_cpu_s) / wall_s
+        if wall_s >= limit_s:
+            raise TookTooLong(f"{Path(command[0]).name} did not end within {limit_s} s")
         output.seek(0)
         text = output.read().decode(errors="replace")
     return text, wall_s, usage.ru_utime + usage.ru_stime, share

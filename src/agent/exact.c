@@ -140,14 +140,20 @@ static void adopt_orphans(struct wire_region *region, struct exact_thread *exact
 
 /* This thread's cell for where it is now. */
 static struct exact_cell *find_cell(struct exact_thread *exact) {
-    uint64_t key = sites_key(agent_python());
+    const struct agent_python *python = agent_python();
+    struct exact_cell *kept = detached_find(&exact->detached, python);
+    uint64_t key = kept == NULL ? sites_key(python) : 0;
     struct sites_chain *chain = sites_chain(&exact->sites, key);
-    if (key != 0 && chain->key == key)
-        return chain->what;
+    if (kept != NULL || (key != 0 && chain->key == key))
+        return kept != NULL ? kept : chain->what;
     uint32_t site = sites_find(&exact->sites, threads_current());
     struct exact_cell *cell = cell_of(exact, site);
-    if (key != 0 && site != WIRE_SITE_UNKNOWN && cell != NULL)
+    if (site == WIRE_SITE_UNKNOWN || cell == NULL)
+        return cell;
+    if (key != 0)
         *chain = (struct sites_chain){key, cell};
+    else
+        detached_note(&exact->detached, python, &exact->fields, cell);
     return cell;
 }
 

@@ -6,6 +6,7 @@
 
 #include "agent/blocks.h"
 #include "agent/busy.h"
+#include "agent/exact_detached.h"
 #include "agent/load.h"
 #include "agent/sites.h"
 #include "wire/region.h"
@@ -60,6 +61,7 @@ struct exact_thread {
     struct exact_memo memos[1 << EXACT_MEMO_BITS];
     struct sites sites;
     struct exact_cell *pages[EXACT_PAGES];
+    struct detached_memo detached;
 };
 /* The calling thread's; NULL: it is not known yet, or none. */
 extern __thread struct exact_thread *exact_own __attribute__((tls_model("initial-exec")));

@@ -11,7 +11,13 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { KEPT_FREE_SHARE = 4 };
+enum {
+    KEPT_FREE_SHARE = 4,
+    /* Up to the evaluation loop: list.sort alone takes 5 KiB. Where it is not known to be, most of what is copied is
+     * beyond it. */
+    MAX_STACK_BYTES = WIRE_SAMPLE_MAX_STACK_WORDS * sizeof(uint64_t),
+    BLIND_STACK_BYTES = 2 << 10,
+};
 
 /* The evaluation loop's own instructions say what they are; who called it does not matter. */
 static bool is_in_loop(const struct agent_python *python, uint64_t program_counter) {
@@ -20,17 +26,20 @@ static bool is_in_loop(const struct agent_python *python, uint64_t program_count
 
 /* When strobe does not come to read, many samples that say less are better than few that say all: a ring that is a
  * quarter full takes no more of each thread's C stack than its innermost functions. */
-static uint64_t most_stack_bytes(const struct wire_ring *ring) {
+static uint64_t most_stack_bytes(const struct wire_ring *ring, const struct walk_stack *stack) {
     enum { LITTLE_BYTES = 256 };
     uint64_t unread = wire_ring_position(ring) - atomic_load_explicit(&ring->slot->read, memory_order_relaxed);
-    return unread < WIRE_RING_BYTES / 4 ? WIRE_SAMPLE_MAX_STACK_WORDS * sizeof(uint64_t) : LITTLE_BYTES;
+    if (unread >= WIRE_RING_BYTES / 4)
+        return LITTLE_BYTES;
+    return stack->loop_address != 0 ? MAX_STACK_BYTES : BLIND_STACK_BYTES;
 }
 
 /* How many words above the stack pointer there are to copy: not beyond the evaluation loop that has called all this,
- * nor the end of the thread's stack, and when it is on some other stack (a signal's, a coroutine's) what is mapped. */
+ * nor the end of the thread's stack, and when it is on some other stack (a signal's, a coroutine's) what is mapped.
+ * There the loop is not known. */
 static uint32_t count_stack_words(const struct agent_thread *thread, const struct walk_stack *stack,
                                   uint64_t stack_pointer) {
-    uint64_t bytes = most_stack_bytes(&thread->ring);
+    uint64_t bytes = most_stack_bytes(&thread->ring, stack);
     uint64_t end = stack->loop_address != 0 ? stack->loop_address : thread->walk.c_stack_end;
     if (stack_pointer % sizeof(uint64_t) != 0)
         return 0;

@@ -30,6 +30,7 @@ const char *status_name(enum status status) {
         [STATUS_TORN] = "inconsistent",
         [STATUS_LIMIT] = "limit reached",
         [STATUS_NOT_FOUND] = "not found",
+        [STATUS_NO_FILES] = "too many open files ('ulimit -n' says how many may be)",
     };
     if ((size_t)status >= sizeof names / sizeof names[0])
         return "unknown";

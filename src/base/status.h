@@ -16,6 +16,7 @@ enum status {
     STATUS_TORN,       /* bytes that contradict each other: the target changed meanwhile */
     STATUS_LIMIT,      /* more of something than strobe is willing to follow */
     STATUS_NOT_FOUND,  /* searched for, and not there */
+    STATUS_NO_FILES,   /* strobe may not open any more files */
 };
 
 /* Marks a result that must not be dropped. */

@@ -7,13 +7,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
 struct chunk_file {
     int descriptor;
     int compression_level;
-    pid_t owner; /* who opened it: a child of its has the memory, but not the thread */
+    pid_t owner;   /* who opened it: a child of its has the memory, but not the thread */
+    bool is_begun; /* what was in the file before is gone, and our header is there */
     ZSTD_CCtx *compressor;
     struct buffer stored; /* header and compressed payload */
     uint32_t sequence;
@@ -134,13 +136,23 @@ static bool start_thread(struct chunk_file *file) {
     return file->in_background;
 }
 
-static enum status write_file_header(struct chunk_file *file, struct error *error) {
+static bool has_content(int descriptor) {
+    struct stat info;
+    return fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
+}
+
+enum status chunk_file_begin(struct chunk_file *file, struct error *error) {
     uint8_t header[CAPTURE_FILE_HEADER_BYTES] = {0};
+    if (file->is_begun)
+        return STATUS_OK;
+    if (has_content(file->descriptor) && ftruncate(file->descriptor, 0) != 0)
+        return error_set(error, STATUS_FAILED, "cannot write the capture: %s", strerror(errno));
     uint16_t version[] = {CAPTURE_MAJOR, CAPTURE_MINOR};
     memcpy(header, CAPTURE_FILE_MAGIC, CAPTURE_FILE_MAGIC_BYTES);
     memcpy(header + CAPTURE_FILE_MAGIC_BYTES, version, sizeof version);
     TRY(write_bytes(file, header, sizeof header, error));
     file->size_bytes = sizeof header;
+    file->is_begun = true;
     return STATUS_OK;
 }
 
@@ -162,8 +174,8 @@ enum status chunk_file_open(int descriptor, int compression_level, bool in_backg
     enum status status = STATUS_OK;
     if (made->compressor == NULL)
         status = error_set(error, STATUS_FAILED, "cannot write the capture: out of memory");
-    if (status == STATUS_OK)
-        status = write_file_header(made, error);
+    if (status == STATUS_OK && !has_content(descriptor))
+        status = chunk_file_begin(made, error);
     if (status == STATUS_OK && in_background && !start_thread(made))
         status = error_set(error, STATUS_FAILED, "cannot write the capture: no thread for it");
     if (status == STATUS_OK)

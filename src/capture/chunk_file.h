@@ -10,9 +10,11 @@
 
 struct chunk_file;
 
-/* Owns the descriptor, also when it fails. Writes the file's header at once. */
+/* Owns the descriptor, also when it fails. Begins at once, unless the file has something in it. */
 enum status chunk_file_open(int descriptor, int compression_level, bool in_background, struct chunk_file **file,
                             struct error *error) MUST_USE;
+/* Empties the file and writes its header, the first time. Before the first chunk. */
+enum status chunk_file_begin(struct chunk_file *file, struct error *error) MUST_USE;
 /* Writes a chunk with this payload. Takes the payload's bytes over and leaves an empty buffer, with other memory. In
  * the background: waits for the chunk before this one, and fails if that failed. A failure is final. */
 enum status chunk_file_write(struct chunk_file *file, struct buffer *payload, uint32_t epoch) MUST_USE;

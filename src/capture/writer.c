@@ -87,8 +87,8 @@ enum status capture_writer_open_descriptor(int descriptor, const struct capture_
 
 enum status capture_writer_open(const char *path, const struct capture_writer_options *options,
                                 struct capture_writer **writer, struct error *error) {
-    /* O_APPEND: whoever else holds the file open, a chunk lands whole. */
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    /* O_APPEND: whoever else holds the file open, a chunk lands whole. No O_TRUNC: there may be nothing to record. */
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (descriptor < 0)
         return error_set(error, STATUS_FAILED, "cannot write %s: %s", path, strerror(errno));
     return capture_writer_open_descriptor(descriptor, options, writer, error);
@@ -143,6 +143,10 @@ static enum status append_typed(struct capture_writer *writer, enum capture_reco
 
 /* What makes a chunk stand for itself: the ids that its definitions get, and the time that its samples start from. */
 static enum status open_chunk(struct capture_writer *writer) {
+    struct error error = {0};
+    enum status status = chunk_file_begin(writer->file, &error);
+    if (status != STATUS_OK)
+        return writer_fail(writer, status, "%s", error.text);
     writer->tick = writer->last_ns / writer->options.tick_ns;
     writer->previous_thread = 0;
     writer->chunk_started_ns = 0; /* until the next sample or flush says what time it is */

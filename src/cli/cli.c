@@ -43,6 +43,10 @@ void cli_say(const char *format, ...) {
     va_end(arguments);
 }
 
+void cli_warn_of_version(pid_t pid) {
+    cli_say("process %d runs a CPython newer than strobe knows; it is read by its own description", (int)pid);
+}
+
 int cli_fail(const struct error *error) {
     cli_say("%s", error->text[0] != '\0' ? error->text : status_name(error->status));
     return cli_exit_status(error->status);

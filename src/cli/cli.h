@@ -25,6 +25,9 @@ int cli_exit_status(enum status status);
 /* One line on standard error: "strobe: ...". */
 void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Says that the process runs an interpreter of a later minor version than strobe's tables know. */
+void cli_warn_of_version(pid_t pid);
+
 /* Says the error and returns its exit status. */
 int cli_fail(const struct error *error);
 

@@ -102,7 +102,7 @@ int command_dump(int argc, char **argv) {
         return cli_fail(&error);
     status = look_take(process, &options.look, &look, &error);
     if (status == STATUS_OK && look.newer_than_known)
-        cli_say("process %d runs a CPython newer than strobe knows; it was read by its own description", (int)look.pid);
+        cli_warn_of_version(look.pid);
     if (status == STATUS_OK && look.exhausted)
         cli_say("process %d has more to show than strobe is willing to read at once; what it shows is incomplete",
                 (int)look.pid);

@@ -229,6 +229,7 @@ static int run_command(struct run *run, const char *path) {
         sampling.rate_hz = sampler->rate_hz;
         sampler->rate_hz = WAIT_RATE_HZ;
         sampler->target.mode = SAMPLING_WAIT;
+        sampler->target.paused = options->on_demand;
         sampler->agents = run->agents;
     }
     enum status status = sampling_record(&sampling, &never, &error);

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "cpython/layout.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,17 @@ static struct capture_text text_of(const char *text) {
     return (struct capture_text){text, text != NULL ? strlen(text) : 0};
 }
 
+/* Once: its children will be of the same. */
+static void warn_of_version(struct recorder *recorder, const struct sampled_process *process) {
+    if (recorder->warned_of_version || (process->version >> 16 & 0xff) <= LAYOUT_NEWEST_MINOR)
+        return;
+    recorder->warned_of_version = true;
+    progress_clear(&recorder->progress);
+    cli_warn_of_version(process->pid);
+}
+
 static enum status add_process(struct recorder *recorder, const struct sampled_process *process) {
+    warn_of_version(recorder, process);
     size_t count = 0;
     while (process->command != NULL && process->command[count] != NULL)
         count++;

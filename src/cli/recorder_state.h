@@ -47,6 +47,7 @@ struct recorder {
     uint64_t idle_count;
     uint32_t known_count; /* processes that were told of */
     char news[80];        /* to be said to the user when there is a sample to prove it */
+    bool warned_of_version;
     struct recorded_process *processes;
     size_t process_count;
     struct progress progress;

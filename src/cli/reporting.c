@@ -12,20 +12,21 @@
 
 enum { MAX_LINES = 1000000 };
 
-const char report_options_help[] = "  -f, --format NAME  table, json, html, collapsed, speedscope, pprof, gecko,\n"
-                                   "                     chrome, pstats or svg (default: as the output's name\n"
-                                   "                     says, else table)\n"
-                                   "  -o, --output FILE  write the report there (-: standard output)\n"
-                                   "  --all              library code stands for itself; without it, it is charged\n"
-                                   "                     to the user's line that called it\n"
-                                   "  --idle             count the time in which threads waited, too\n"
-                                   "  --only GLOB        only files that match count as the user's code\n"
-                                   "  --exclude GLOB     files that match are charged to their callers\n"
-                                   "  --lines N          show at most N lines of a file (table)\n"
-                                   "  --threads          each thread by itself (table, collapsed)\n"
-                                   "  --measure NAME     what formats show that show one thing (collapsed, svg, ...):\n"
-                                   "                     cpu, wall, wait, gil, python, native, kernel, samples,\n"
-                                   "                     alloc, peak, live, ... (default: cpu of a run, else wall)\n";
+const char report_options_help[] =
+    "  -f, --format NAME  table, json, html, collapsed, speedscope, pprof, gecko,\n"
+    "                     chrome, pstats or svg (default: as the output's name\n"
+    "                     says, else table)\n"
+    "  -o, --output FILE  write the report there (-: standard output)\n"
+    "  --all              library code stands for itself; without it, it is charged\n"
+    "                     to the user's line that called it\n"
+    "  --idle             count the time in which threads waited, too\n"
+    "  --only GLOB        only files that match count as the user's code\n"
+    "  --exclude GLOB     files that match are charged to their callers\n"
+    "  --lines N          show at most N lines of a file (table)\n"
+    "  --threads          each thread by itself (table, collapsed)\n"
+    "  --measure NAME     what the table ranks lines by, and what formats show that show\n"
+    "                     one thing (collapsed, svg, ...): cpu (default), wall, wait,\n"
+    "                     gil, python, native, kernel, samples, alloc, peak, live, ...\n";
 
 static bool take_format(struct report_options *options, const char *name) {
     options->format = export_find_name(name);
@@ -85,8 +86,10 @@ void report_complete_format(struct report_options *options) {
 
 const char *report_complete_options(struct report_options *options) {
     report_complete_format(options);
-    if (options->has_measure && (options->format == NULL || !options->format->takes_measure))
-        return "--measure is for formats that show one: collapsed, svg, speedscope, pprof, pstats, gecko, chrome";
+    if (options->has_measure && options->format != NULL && !options->format->takes_measure)
+        return "--measure is for the table and formats that show one: collapsed, svg, speedscope, pprof, pstats, "
+               "gecko, "
+               "chrome";
     return NULL;
 }
 
@@ -165,8 +168,13 @@ static enum status write_report(const struct profile *profile, const struct repo
                                         !options->idle, options->threads};
         status = options->format->write(profile, &export, stream, error);
     } else {
-        struct report_table_options table = {&attribute, sources, options->lines, report_terminal_width(stream),
-                                             cli_wants_colour(stream)};
+        struct report_table_options table = {.attribute = &attribute,
+                                             .source = sources,
+                                             .lines = options->lines,
+                                             .width = report_terminal_width(stream),
+                                             .colour = cli_wants_colour(stream),
+                                             .main = options->has_measure ? &options->measure : NULL,
+                                             .with_idle = options->idle};
         status = options->threads ? write_threads(profile, &table, &attribute, stream, error)
                                   : report_table_write(profile, &table, stream, error);
     }

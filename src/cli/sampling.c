@@ -5,6 +5,7 @@
 #include "cli/program.h"
 #include "cli/recorder.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -89,6 +90,11 @@ const char *sampling_take_option(struct sampling_options *options, int option, c
     }
 }
 
+static char *no_path(void) {
+    cli_say("there is not enough memory");
+    return NULL;
+}
+
 static char *named_capture(char *const *command, pid_t pid) {
     const char *name = program_name(command);
     size_t length = strcspn(name, " \t\n(");
@@ -97,17 +103,20 @@ static char *named_capture(char *const *command, pid_t pid) {
     if (length > MAX_NAME_BYTES)
         length = MAX_NAME_BYTES;
     char *path = NULL;
-    return asprintf(&path, "%.*s-%d.strobe", (int)length, name, (int)pid) >= 0 ? path : NULL;
+    return asprintf(&path, "%.*s-%d.strobe", (int)length, name, (int)pid) >= 0 ? path : no_path();
 }
 
 /* A capture that nobody wants to keep is a file without a name. */
 static char *unnamed_capture(void) {
     const char *folder = getenv("TMPDIR");
     char *path = NULL;
-    if (asprintf(&path, "%s/strobe-XXXXXX", folder != NULL && folder[0] != '\0' ? folder : "/tmp") < 0)
-        return NULL;
+    if (folder == NULL || folder[0] == '\0')
+        folder = "/tmp";
+    if (asprintf(&path, "%s/strobe-XXXXXX", folder) < 0)
+        return no_path();
     int fd = mkstemp(path);
     if (fd < 0) {
+        cli_say("cannot make a temporary file in %s: %s (TMPDIR=FOLDER puts it elsewhere)", folder, strerror(errno));
         free(path);
         return NULL;
     }
@@ -116,12 +125,12 @@ static char *unnamed_capture(void) {
 }
 
 char *sampling_make_path(const struct sampling_options *options, char *const *command, pid_t pid) {
-    char *path = options->no_capture        ? unnamed_capture()
-                 : options->capture != NULL ? strdup(options->capture)
-                                            : named_capture(command, pid);
-    if (path == NULL)
-        cli_say("there is no room for the capture");
-    return path;
+    if (options->no_capture)
+        return unnamed_capture();
+    if (options->capture == NULL)
+        return named_capture(command, pid);
+    char *path = strdup(options->capture);
+    return path != NULL ? path : no_path();
 }
 
 /* Each process and each of its threads takes a few descriptors. */
@@ -150,14 +159,14 @@ static enum status open_capture(struct sampling *sampling, const struct capture_
     const struct sampling_options *how = sampling->options;
     struct stat info;
     struct error reason = {0};
-    sampling->is_ours = how->no_capture || lstat(sampling->path, &info) != 0;
+    sampling->is_ours =
+        how->no_capture || lstat(sampling->path, &info) != 0 || (S_ISREG(info.st_mode) && info.st_size == 0);
     enum status status = capture_writer_open(sampling->path, options, writer, &reason);
     if (status != STATUS_OK)
         return error_set(error, status, "%s%s", reason.text,
                          how->no_capture || how->capture != NULL
                              ? ""
                              : " (--capture FILE puts it elsewhere, --no-capture keeps none)");
-    sampling->is_ours |= stat(sampling->path, &info) == 0 && S_ISREG(info.st_mode);
     return STATUS_OK;
 }
 
@@ -189,6 +198,11 @@ enum status sampling_record(struct sampling *sampling, const volatile sig_atomic
         (void)error_set(error, STATUS_FAILED, "%s: %s; what was sampled before is in it", sampling->path,
                         capture_writer_error(writer)->text);
     struct error ignored = {0};
+    if (sampling->process_count == 0) {
+        /* Not even an end: what was in the file stays. */
+        capture_writer_abandon(writer);
+        return status;
+    }
     enum status closed = capture_writer_close(writer, status == STATUS_OK ? error : &ignored);
     return status == STATUS_OK ? closed : status;
 }

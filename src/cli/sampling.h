@@ -66,14 +66,14 @@ struct sampling {
     enum status (*begin)(void *context, struct sampler *sampler, struct error *error);
     void *context;
     uint32_t process_count; /* how many were sampled */
-    bool is_ours;           /* the file was made by this recording, or is a capture now */
+    bool is_ours;           /* the file was made by this recording, or was empty */
 };
 
 /* Records until there is a reason to stop. */
 enum status sampling_record(struct sampling *sampling, const volatile sig_atomic_t *stop, struct error *error) MUST_USE;
 
-/* For when there is nothing in the capture. What was there before and could not be written to stays, devices above all.
- */
+/* For when there is nothing in the capture. What was there before stays: an older capture, which is not overwritten
+ * before a process is sampled, or a device. */
 void sampling_remove_capture(const struct sampling *sampling);
 
 /* Makes the report, and says where the capture is or removes it. Returns the exit status of that. */

@@ -57,8 +57,12 @@ enum machine_call machine_code_call(uint16_t machine, const uint8_t before[MACHI
                                    : MACHINE_CALL_NONE;
 }
 
-/* E9 rel32, 0F 80 to 0F 8F rel32. */
+/* E9 rel32, 0F 80 to 0F 8F rel32. EB rel8 leads out of a function only to a neighbour, as its last instruction. */
 static bool jump_x86(const uint8_t *code, size_t left, uint64_t place, uint64_t *target) {
+    if (left == 2 && code[0] == 0xeb) {
+        *target = place + left + (uint64_t)(int64_t)(int8_t)code[1];
+        return true;
+    }
     size_t opcode = left >= 5 && code[0] == 0xe9 ? 1 : left >= 6 && code[0] == 0x0f && code[1] >> 4 == 8 ? 2 : 0;
     if (opcode == 0)
         return false;

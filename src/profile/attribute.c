@@ -28,6 +28,7 @@ struct work {
     struct attribution *result;
     uint8_t *frame_class;
     uint32_t *charged; /* stack -> the stack whose innermost frame has its self; 0: none */
+    uint8_t *class;    /* stack -> its innermost frame's class, called as it is there */
     uint8_t *best;     /* stack -> the highest class in it */
     uint64_t *sums;    /* stack × measure -> of it and the stacks below it that count alike */
     uint32_t *taken;   /* the same: the measures that were taken of their processes */
@@ -35,6 +36,7 @@ struct work {
     uint32_t *next_sibling;
     struct row_table lines, functions;
     struct native_table natives;
+    bool library_runs_strings;
     int measures[MEASURE_COUNT]; /* those taken */
     int measure_count;
 };
@@ -75,6 +77,8 @@ static uint8_t classify(const struct attribute_options *options, const struct pr
 
 static void classify_frames(struct work *work) {
     const struct profile_frame *frames = work->profile->frames;
+    work->library_runs_strings =
+        !work->options->all && work->options->only_count == 0 && library_runs_strings(work->profile);
     work->frame_class[0] = FRAME_HIDDEN;
     for (size_t i = 1; i < work->profile->frame_count; i++) {
         /* Neighbours often share the file, and globs are slow. */
@@ -128,13 +132,16 @@ static enum status make_rows(struct work *work, struct row_table *table, bool is
     return table->active_count != NULL ? STATUS_OK : STATUS_FAILED;
 }
 
-/* What a library runs that stands in a string (a line of a .pth file, a namedtuple's method) is the library's. */
+/* What a library runs that stands in a string (a line of a .pth file, a namedtuple's method) is the library's; so is
+ * what it starts another interpreter with (multiprocessing's -c "from multiprocessing.spawn import ..."). */
 static uint8_t class_of(const struct work *work, uint32_t stack) {
     const struct profile_stack *stacks = work->profile->stacks;
     uint8_t class = work->frame_class[stacks[stack].frame];
-    uint8_t caller = work->frame_class[stacks[stacks[stack].parent].frame];
-    bool is_string = strcmp(work->profile->frames[stacks[stack].frame].file, "<string>") == 0;
-    return class == FRAME_USER && caller == FRAME_LIBRARY && is_string ? FRAME_LIBRARY : class;
+    uint32_t parent = stacks[stack].parent;
+    bool is_called_by_library = parent != 0 ? work->class[parent] == FRAME_LIBRARY : work->library_runs_strings;
+    if (class != FRAME_USER || !is_called_by_library)
+        return class;
+    return strcmp(work->profile->frames[stacks[stack].frame].file, "<string>") == 0 ? FRAME_LIBRARY : FRAME_USER;
 }
 
 /* Down the tree: the innermost frame at or above each stack that is of the highest class there. */
@@ -142,6 +149,7 @@ static void charge_stacks(struct work *work) {
     for (uint32_t i = 1; i < work->profile->stack_count; i++) {
         uint32_t parent = work->profile->stacks[i].parent;
         uint8_t class = class_of(work, i);
+        work->class[i] = class;
         work->best[i] = class > work->best[parent] ? class : work->best[parent];
         work->charged[i] = class != FRAME_HIDDEN && class == work->best[i] ? i : work->charged[parent];
     }
@@ -236,8 +244,7 @@ static void sum_up(struct work *work) {
 }
 
 static bool has_total(const struct work *work, uint32_t stack) {
-    uint8_t class = class_of(work, stack);
-    return class != FRAME_HIDDEN && class == work->best[stack];
+    return work->class[stack] != FRAME_HIDDEN && work->class[stack] == work->best[stack];
 }
 
 static void enter_row(const struct work *work, struct row_table *table, uint32_t stack) {
@@ -325,6 +332,7 @@ static bool allocate(struct work *work) {
             work->measures[work->measure_count++] = m;
     work->frame_class = calloc(profile->frame_count, sizeof work->frame_class[0]);
     work->charged = calloc(profile->stack_count, sizeof work->charged[0]);
+    work->class = calloc(profile->stack_count, sizeof work->class[0]);
     work->best = calloc(profile->stack_count, sizeof work->best[0]);
     work->sums = calloc(profile->stack_count, ((size_t)work->measure_count + 1) * sizeof work->sums[0]);
     work->taken = calloc(profile->stack_count, sizeof work->taken[0]);
@@ -332,8 +340,8 @@ static bool allocate(struct work *work) {
     work->next_sibling = calloc(profile->stack_count, sizeof work->next_sibling[0]);
     work->result->threads = calloc(profile->thread_count + 1, sizeof work->result->threads[0]);
     work->result->processes = calloc(profile->process_count + 1, sizeof work->result->processes[0]);
-    return work->frame_class != NULL && work->charged != NULL && work->best != NULL && work->sums != NULL &&
-           work->taken != NULL && work->first_child != NULL && work->next_sibling != NULL &&
+    return work->frame_class != NULL && work->charged != NULL && work->class != NULL && work->best != NULL &&
+           work->sums != NULL && work->taken != NULL && work->first_child != NULL && work->next_sibling != NULL &&
            work->result->threads != NULL && work->result->processes != NULL;
 }
 
@@ -368,6 +376,7 @@ enum status attribute_profile(const struct profile *profile, const struct attrib
     enum status status = attribute(&work);
     free(work.frame_class);
     free(work.charged);
+    free(work.class);
     free(work.best);
     free(work.sums);
     free(work.taken);

@@ -52,5 +52,7 @@ uint64_t saturating_add(uint64_t left, uint64_t right);
 
 /* Whether a Python frame is not of the user's code, as far as its file and name tell. */
 bool library_has_frame(const struct profile *profile, const struct profile_frame *frame);
+/* Whether interpreters are started with code in a string (-c) by other processes, and not by the user. */
+bool library_runs_strings(const struct profile *profile);
 
 #endif

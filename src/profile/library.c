@@ -62,19 +62,47 @@ static bool is_library_path(const struct profile *profile, const char *path) {
     return false;
 }
 
-static bool runs_a_string(const struct profile *profile) {
-    for (size_t p = 0; p < profile->process_count; p++)
-        for (size_t i = 0; i < profile->processes[p].command_count; i++)
-            if (strcmp(profile->processes[p].command[i], "-c") == 0)
-                return true;
+/* python -c, -uc; not python script.py -c, nor python -m module -c. */
+static bool runs_a_string(const struct profile_process *process) {
+    for (size_t i = 1; i < process->command_count; i++) {
+        const char *word = process->command[i];
+        if (word[0] != '-' || word[1] == '-')
+            return false;
+        /* From the first letter that takes a value on, the rest of the word is that value, or else the next word is. */
+        const char *option = word + 1 + strcspn(word + 1, "cmWX");
+        if (*option == 'c' || *option == 'm')
+            return *option == 'c';
+        i += *option != '\0' && option[1] == '\0';
+    }
     return false;
+}
+
+static bool has_parent(const struct profile *profile, const struct profile_process *child) {
+    for (size_t p = 0; p < profile->process_count; p++)
+        if (child->parent_pid != 0 && profile->processes[p].pid == child->parent_pid)
+            return true;
+    return false;
+}
+
+static bool user_runs_a_string(const struct profile *profile) {
+    for (size_t p = 0; p < profile->process_count; p++)
+        if (runs_a_string(&profile->processes[p]) && !has_parent(profile, &profile->processes[p]))
+            return true;
+    return false;
+}
+
+bool library_runs_strings(const struct profile *profile) {
+    bool any_does = false;
+    for (size_t p = 0; p < profile->process_count && !any_does; p++)
+        any_does = runs_a_string(&profile->processes[p]);
+    return any_does && !user_runs_a_string(profile);
 }
 
 /* dataclasses and namedtuple write methods, which are in a string, and have names as __init__. */
 static bool is_generated_method(const struct profile *profile, const struct profile_frame *frame) {
     size_t length = strlen(frame->function);
     return strcmp(frame->file, "<string>") == 0 && length > 4 && starts_with(frame->function, "__") &&
-           strcmp(frame->function + length - 2, "__") == 0 && !runs_a_string(profile);
+           strcmp(frame->function + length - 2, "__") == 0 && !user_runs_a_string(profile);
 }
 
 bool library_has_frame(const struct profile *profile, const struct profile_frame *frame) {

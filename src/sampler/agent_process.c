@@ -216,6 +216,7 @@ static enum status tell_memory(struct agent_process *process, struct sample_sink
 enum status agent_process_drain(struct agent_process *process, struct sample_sink *sink, bool native_boundaries,
                                 void *scratch, bool is_last, uint64_t now_ns) {
     struct agent_reading reading = reading_of(process, sink, native_boundaries, scratch);
+    process->sampled.paused = agent_region_is_paused(process->region);
     if (!process->told && !process->settled && !has_written(process))
         return STATUS_OK;
     if (!process->told)

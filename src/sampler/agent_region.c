@@ -147,6 +147,10 @@ void agent_region_reason(const struct agent_region *region, char reason[WIRE_REA
     reason[WIRE_REASON_BYTES - 1] = '\0';
 }
 
+bool agent_region_is_paused(const struct agent_region *region) {
+    return atomic_load_explicit(&agent_region_header(region)->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE;
+}
+
 void agent_region_control(const struct agent_region *region, enum wire_control control) {
     atomic_store_explicit(&agent_region_header(region)->control, (uint32_t)control, memory_order_release);
 }

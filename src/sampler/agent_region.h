@@ -46,6 +46,7 @@ bool agent_region_is_damaged(const struct agent_region *region);
 /* As the header has them now. `reason` is always terminated. */
 enum wire_state agent_region_state(const struct agent_region *region);
 void agent_region_reason(const struct agent_region *region, char reason[WIRE_REASON_BYTES]);
+bool agent_region_is_paused(const struct agent_region *region);
 void agent_region_control(const struct agent_region *region, enum wire_control control);
 
 #endif

@@ -49,6 +49,7 @@ struct family {
     size_t capacity;
     uint32_t next_number;
     uint64_t due_ns;
+    enum status obstacle;
     uint64_t missed;
 };
 
@@ -178,6 +179,10 @@ uint32_t family_sampled_count(const struct family *family) {
     return family->next_number;
 }
 
+enum status family_obstacle(const struct family *family) {
+    return family->obstacle;
+}
+
 void family_serve(struct family *family) {
     for (size_t i = 0; i < family->count; i++)
         if (family->members[i].started)
@@ -237,6 +242,8 @@ static enum status attend_member(struct family *family, struct member *member, u
         set_due(family, member, start_ns > now_ns ? start_ns : now_ns);
         return STATUS_OK;
     }
+    if (status == STATUS_NO_FILES)
+        family->obstacle = status;
     *gone = status == STATUS_NO_PROCESS || (!member->patient && now_ns - member->born_ns >= PATIENCE_NS);
     if (!*gone)
         try_later(family, member, now_ns);

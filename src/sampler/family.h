@@ -37,5 +37,7 @@ enum status family_look(struct family *family, uint64_t now_ns, uint64_t missed)
 
 /* How many were Python, ended ones included. */
 uint32_t family_sampled_count(const struct family *family);
+/* What kept strobe from looking at some of them; STATUS_OK: nothing. */
+enum status family_obstacle(const struct family *family);
 
 #endif

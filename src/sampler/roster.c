@@ -118,7 +118,10 @@ static struct roster_thread *find_thread(const struct roster_process *process, u
     if (native_id == 0 || !map_get(&process->by_native_id, native_id, &known))
         return NULL;
     struct roster_thread *thread = (struct roster_thread *)(uintptr_t)known;
-    return thread->seen[side] ? NULL : thread;
+    /* Lost outside and found again: as another thread its CPU time would be counted twice. */
+    bool is_back =
+        side == ROSTER_OUTSIDE && thread->sides[ROSTER_OUTSIDE] == NULL && thread->sides[ROSTER_INSIDE] != NULL;
+    return !thread->seen[side] || is_back ? thread : NULL;
 }
 
 static enum status add_thread(struct roster_process *process, const struct sampled_thread *told,
@@ -257,6 +260,7 @@ static void note_company(struct roster_process *process, uint64_t now_ns) {
     struct sampled_process *outside = process->sides[ROSTER_OUTSIDE];
     if (outside == NULL)
         return;
+    outside->inside = process->sides[ROSTER_INSIDE];
     if (process->sides[ROSTER_INSIDE] != NULL)
         outside->company = SAMPLE_COMPANY_AGENT;
     else if (outside->company == SAMPLE_COMPANY_AGENT || process->undecided_ns == 0) {

@@ -36,7 +36,7 @@ enum sample_company {
     SAMPLE_COMPANY_NONE, /* there is no agent in it, or none any more */
 };
 
-/* A process that is sampled. `receiver` and `company` belong to who receives the samples. */
+/* A process that is sampled. `receiver`, `company` and `inside` belong to who receives the samples. */
 struct sampled_process {
     uint32_t number;         /* from 0, in the order of their discovery */
     struct process *process; /* NULL: it is gone */
@@ -53,6 +53,8 @@ struct sampled_process {
     bool has_status;
     void *receiver;
     enum sample_company company;
+    const struct sampled_process *inside; /* the same process as its agent sees it, which says whether it is paused */
+    bool paused;                          /* what it does is not to be told now: strobe stop, or its own word */
 };
 
 /* Running totals since sampling began. */

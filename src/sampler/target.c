@@ -83,8 +83,8 @@ enum status target_open(struct process *process, pid_t parent_pid, const struct 
     target->sink = sink;
     target->settle_ns = TARGET_SETTLE_FIRST_NS;
     target->strange_cpu_ns = UINT64_MAX;
-    target->sampled =
-        (struct sampled_process){.process = process, .pid = process_pid(process), .parent_pid = parent_pid};
+    target->sampled = (struct sampled_process){
+        .process = process, .pid = process_pid(process), .parent_pid = parent_pid, .paused = options->paused};
     memory_pages_init(&target->pages, process_memory(process));
     memory_meter_init(&target->live, process_memory(process), &target->budget);
     memory_meter_init(&target->objects, &target->pages.memory, &target->budget);
@@ -359,7 +359,20 @@ static enum status look_blocking(struct target *target, uint64_t now_ns) {
     return status;
 }
 
+/* How long a thread has slept up to here is told, or is not, before that changes. When the agent is gone, or not there
+ * yet, it stays as it was. */
+static enum status note_pause(struct target *target) {
+    const struct sampled_process *inside = target->sampled.inside;
+    if (inside == NULL || inside->paused == target->sampled.paused)
+        return STATUS_OK;
+    for (size_t i = 0; i < target->thread_count; i++)
+        TRY(target_thread_end_sleep(target->threads[i], target->sink, &target->counters));
+    target->sampled.paused = inside->paused;
+    return STATUS_OK;
+}
+
 enum status target_look(struct target *target, uint64_t now_ns) {
+    TRY(note_pause(target));
     /* Objects die, and others take their places: what a look reads of them is of its own time. */
     memory_pages_clear(&target->pages);
     target->budget = look_budget;

@@ -16,6 +16,7 @@ struct target_options {
     enum sampling_mode mode;
     bool blocking;          /* stop the threads for each look */
     bool native_boundaries; /* a <native> frame where C stands between Python frames */
+    bool paused;            /* until the agent in it says otherwise */
 };
 
 struct target;

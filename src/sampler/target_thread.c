@@ -342,7 +342,7 @@ static enum status hand_on(struct target_thread *thread, struct sample_sink *sin
         .count = thread->count,
         .unchanged = thread->wait.unchanged,
     };
-    if (weight_ns == 0)
+    if (weight_ns == 0 || thread->sampled.process->paused)
         return STATUS_OK;
     thread->wait.unchanged = thread->count;
     counters->taken++;

@@ -20,7 +20,7 @@ struct column_rule {
     bool if_any; /* not when nothing was spent on it */
 };
 
-/* Where it is known what CPU time was spent on: what one wants to see at a glance. */
+/* Where CPU time is known, and maybe what it was spent on: what one wants to see at a glance. */
 static const struct column_rule PARTED[] = {
     {{COLUMN_AMOUNT, MEASURE_CPU_NS, "cpu", CELL_AMOUNT_WIDTH, 40}, false},
     {{COLUMN_SHARE, MEASURE_CPU_NS, "share", CELL_SHARE_WIDTH + 1, 100}, false},
@@ -39,7 +39,7 @@ static const struct column_rule PARTED[] = {
     {{COLUMN_AMOUNT, MEASURE_GPU_BYTES, "gpu mem", CELL_AMOUNT_WIDTH + 2, 22}, true},
 };
 
-/* For captures with one kind of time. */
+/* For captures with one kind of time, and where another measure is the main one. */
 static const struct column_rule PLAIN[] = {
     {{COLUMN_AMOUNT, MEASURE_COUNT, NULL, CELL_AMOUNT_WIDTH, 100}, false},
     {{COLUMN_SHARE, MEASURE_COUNT, "self", CELL_SHARE_WIDTH + 1, 100}, false},
@@ -84,7 +84,7 @@ static void take_rules(struct report_writer *writer, const struct column_rule *r
         if (rules[i].if_any && writer->attribution.sums[column.measure] == 0)
             continue;
         if (column.title == NULL)
-            column.title = measure_unit(writer->main) == UNIT_NS ? measure_name(writer->main) : "self";
+            column.title = writer->main != MEASURE_SAMPLES ? measure_word(writer->main) : "self";
         writer->columns[writer->column_count++] = column;
     }
 }
@@ -105,7 +105,7 @@ static bool drop_least(struct report_writer *writer) {
 void report_choose_columns(struct report_writer *writer) {
     size_t width = writer->options->width;
     writer->has_parts = writer->main == MEASURE_CPU_NS && profile_has(writer->profile, MEASURE_CPU_PYTHON_NS);
-    if (writer->has_parts)
+    if (writer->main == MEASURE_CPU_NS)
         take_rules(writer, PARTED, sizeof PARTED / sizeof PARTED[0]);
     else
         take_rules(writer, PLAIN, sizeof PLAIN / sizeof PLAIN[0]);

@@ -37,7 +37,8 @@ static double score_of(const struct report_writer *writer, const struct attribut
         report_is_share(self, whole, LINE_SELF_SHARE) ||
         (report_is_share(row->total[writer->main], whole, LINE_TOTAL_SHARE) && report_has_column(writer, COLUMN_TOTAL));
     double score = whole > 0 ? (double)self / (double)whole : 0;
-    for (size_t i = 0; i < sizeof ELSE_WORTH / sizeof ELSE_WORTH[0] && writer->has_parts && !row->is_library; i++) {
+    for (size_t i = 0;
+         i < sizeof ELSE_WORTH / sizeof ELSE_WORTH[0] && writer->main == MEASURE_CPU_NS && !row->is_library; i++) {
         enum measure measure = ELSE_WORTH[i].measure;
         if (!report_is_share(row->self[measure], sums[measure], ELSE_WORTH[i].thousandths))
             continue;

@@ -55,7 +55,7 @@ static enum status put_parts(struct report_writer *writer) {
     const uint64_t *sums = writer->attribution.sums;
     TRY(buffer_append_text(&writer->row, "CPU "));
     TRY(cell_append_amount(&writer->row, sums[MEASURE_CPU_NS], UNIT_NS, 0));
-    for (size_t i = 0; i < REPORT_PARTS; i++) {
+    for (size_t i = 0; i < REPORT_PARTS && profile_has(writer->profile, MEASURE_CPU_PYTHON_NS); i++) {
         const struct report_part *part = &report_parts[i];
         TRY(buffer_append_text(&writer->row, i == 0 ? ": " : "  "));
         TRY(report_append_styled(writer, part->colour, writer->options->colour ? "█" : part->glyph));
@@ -191,13 +191,12 @@ static enum status put_honesty(struct report_writer *writer) {
 
 static enum status put_head(struct report_writer *writer) {
     TRY(put_process(writer));
-    if (writer->has_parts) {
+    if (profile_has(writer->profile, MEASURE_CPU_NS))
         TRY(put_parts(writer));
-        if (writer->attribution.sums[MEASURE_WAIT_NS] > 0)
-            TRY(put_waiting(writer));
-        TRY(put_memory(writer));
-        TRY(put_leaks(writer));
-    }
+    if (writer->attribution.sums[MEASURE_WAIT_NS] > 0)
+        TRY(put_waiting(writer));
+    TRY(put_memory(writer));
+    TRY(put_leaks(writer));
     return put_honesty(writer);
 }
 
@@ -230,11 +229,21 @@ static enum status put_tables(struct report_writer *writer) {
     return put_left_out(writer);
 }
 
+/* Threads that wait for work are most of many programs' wall time, and nobody's trouble. */
+static enum measure choose_main(const struct report_writer *writer) {
+    if (writer->options->main != NULL)
+        return *writer->options->main;
+    enum measure main = profile_main_measure(writer->profile);
+    bool is_left_out = main == MEASURE_WALL_NS && !writer->options->with_idle &&
+                       writer->attribution.sums[MEASURE_CPU_NS] > 0 && writer->attribution.sums[MEASURE_WAIT_NS] > 0;
+    return is_left_out ? MEASURE_CPU_NS : main;
+}
+
 enum status report_table_write(const struct profile *profile, const struct report_table_options *options, FILE *stream,
                                struct error *error) {
-    struct report_writer writer = {
-        .profile = profile, .options = options, .main = profile_main_measure(profile), .stream = stream};
+    struct report_writer writer = {.profile = profile, .options = options, .stream = stream};
     TRY(attribute_profile(profile, options->attribute, &writer.attribution, error));
+    writer.main = choose_main(&writer);
     buffer_init(&writer.row, REPORT_ROW_LIMIT_BYTES);
     buffer_init(&writer.scratch, REPORT_ROW_LIMIT_BYTES);
     report_choose_columns(&writer);

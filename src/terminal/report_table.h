@@ -13,6 +13,8 @@ struct report_table_options {
     size_t lines;                              /* at most so many of a file; 0: as many as are worth a look */
     size_t width;                              /* columns of the terminal; 0: no limit */
     bool colour;
+    const enum measure *main; /* what lines are ranked by; NULL: CPU time, where some was seen, else wall time */
+    bool with_idle;           /* wall time, if that is in the capture */
 };
 
 /* Only want of memory or a failed write makes it fail. */

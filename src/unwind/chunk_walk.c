@@ -387,7 +387,7 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
         if (!walk.thread_known)
             thread->datastack_top = tracker->stack.frames[walk.top].end;
     }
-    if (status == STATUS_OK && !check_paths(&walk) && may_retry)
+    if (status == STATUS_OK && (walk.doubtful || (!check_paths(&walk) && may_retry)))
         status = STATUS_TORN;
     if (status != STATUS_OK) {
         /* Frames from `same` on were overwritten: what is left is what both looks agree on. */

@@ -1,5 +1,6 @@
 #include "unwind/walk.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -31,9 +32,12 @@ static size_t predict_bytes(const struct stack_tracker *tracker, const struct tr
     return size_bytes < FRAME_HEAD_MAX_BYTES ? size_bytes : FRAME_HEAD_MAX_BYTES;
 }
 
-/* The place of a frame of a chunk among those that are read again, at the next look as well. */
+/* The place of a frame of a chunk among those that are read again, at the next look as well; NULL when there is no
+ * memory. */
 static struct again *runner_place(struct stack_tracker *tracker, const struct tracked_frame *runner) {
     size_t size_bytes = predict_bytes(tracker, runner);
+    if (tracker->again == NULL && (tracker->again = malloc(TRACKER_MAX_AGAIN * sizeof tracker->again[0])) == NULL)
+        return NULL;
     for (size_t i = 0; i < tracker->again_count; i++)
         if (tracker->again[i].address == runner->address && tracker->again[i].size_bytes >= size_bytes)
             return &tracker->again[i];
@@ -300,18 +304,29 @@ static bool waits_now(struct walk *walk) {
     if (walk->top == SIZE_MAX || tracker->paused)
         return true;
     struct again *again = runner_place(tracker, &tracker->stack.frames[walk->top]);
+    if (again == NULL)
+        return false;
     again->read = memory_read(tracker->runtime->live, again->address, again->bytes, again->size_bytes) == STATUS_OK;
     return still_waits(walk);
 }
 
 /* What is held of the frames outside between the top and this callee. */
 static struct doubt *find_doubt(const struct walk *walk, const struct tracked_frame *callee) {
-    return &walk->tracker->doubts[key_of(walk, callee) % TRACKER_DOUBTS];
+    struct stack_tracker *tracker = walk->tracker;
+    uint32_t key = key_of(walk, callee);
+    for (size_t i = 0; i < TRACKER_DOUBTS; i++)
+        if (tracker->doubts[i].key == key)
+            return &tracker->doubts[i];
+    return NULL;
 }
 
 /* What is not known must be seen several times in a row: the thread may have come back to where it was meanwhile. */
 static enum status check_often(const struct walk *walk, const struct tracked_frame *callee) {
     struct doubt *doubt = find_doubt(walk, callee);
+    if (doubt == NULL) {
+        doubt = &walk->tracker->doubts[walk->tracker->doubt_count++ % TRACKER_DOUBTS];
+        *doubt = (struct doubt){.key = key_of(walk, callee)};
+    }
     uint32_t path = seen_calls_key(walk->tracker->stack.frames[walk->count - 1].path, callee != NULL);
     doubt->times = doubt->path == path ? doubt->times + 1 : 1;
     doubt->path = path;
@@ -359,17 +374,25 @@ static enum status judge_links(struct walk *walk, size_t first, bool late, const
         seen_calls_note(walk_calls(walk), &call, callee != NULL);
     /* What runs by itself runs now. It need not have run then. */
     if ((known && (sure || callee != NULL)) || tracker->paused) {
-        find_doubt(walk, callee)->times = 0;
+        struct doubt *doubt = find_doubt(walk, callee);
+        if (doubt != NULL)
+            doubt->times = 0;
         return STATUS_OK;
     }
     enum status status = STATUS_NOT_FOUND;
-    /* Below the outermost frame of a chunk nothing comes and goes while that is there. */
-    if (sure && (!late || walk->top == SIZE_MAX))
+    /* Below the outermost frame of a chunk nothing comes and goes while that is there. What is too much to be read
+     * along or never twice at one address is mostly late. */
+    if (sure ? !late || walk->top == SIZE_MAX : callee != NULL && tracker->insistent && still_waits(walk))
         status = check_often(walk, callee);
     else if (seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, 0) == NULL)
         status = STATUS_TORN;
-    if (status == STATUS_TORN && walk->top != SIZE_MAX)
-        (void)runner_place(tracker, &tracker->stack.frames[walk->top]);
+    if (status == STATUS_TORN) {
+        /* So that the next attempt can find all that is to be seen again, the walk goes on. */
+        if (walk->top != SIZE_MAX)
+            (void)runner_place(tracker, &tracker->stack.frames[walk->top]);
+        walk->doubtful = true;
+        return STATUS_OK;
+    }
     if (status != STATUS_OK)
         walk->count = first;
     return status;

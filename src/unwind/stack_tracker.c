@@ -17,6 +17,9 @@ enum {
     LAST_SPEED_STEP = 64,
     UNTAUGHT_LOOKS = 12,
     MAX_CHUNK_BYTES = 1 << 20,
+    /* What is new is found in the first attempt, and seen again in the next. */
+    EASY_ATTEMPTS = 4,
+    TICKS_SCALE = 64,
     /* Beside the chunks. */
     MAX_OTHER_PIECES = 4 + TRACKER_MAX_OUTSIDE + TRACKER_MAX_AGAIN,
 };
@@ -36,6 +39,7 @@ void stack_tracker_release(struct stack_tracker *tracker) {
     chunk_copies_release(&tracker->copies);
     seen_calls_release(&tracker->own_calls);
     free(tracker->outside);
+    free(tracker->again);
     free(tracker->pieces);
     *tracker = (struct stack_tracker){0};
 }
@@ -180,9 +184,8 @@ static enum status take_all(struct stack_tracker *tracker, struct thread_state *
 }
 
 static enum status read_at_once(struct stack_tracker *tracker, struct thread_state *thread, bool *thread_known) {
-    size_t count = 0;
-    TRY(list_all(tracker, thread, &count));
-    TRY(read_pieces(tracker, count, thread_known));
+    TRY(list_all(tracker, thread, &tracker->piece_count));
+    TRY(read_pieces(tracker, tracker->piece_count, thread_known));
     return *thread_known ? take_all(tracker, thread) : STATUS_OK;
 }
 
@@ -197,6 +200,7 @@ static enum status read_copies(struct stack_tracker *tracker, struct thread_stat
     if (!needs_chunks_only(tracker))
         return read_at_once(tracker, thread, thread_known);
     chunk_copies_list_pieces(copies, tracker->pieces);
+    tracker->piece_count = copies->count;
     if (copies->count > 1)
         return read_pieces(tracker, copies->count, &(bool){false});
     copies->copied = 1;
@@ -269,9 +273,10 @@ static void remember(struct stack_tracker *tracker) {
         chunk_copies_remember(&tracker->copies, start, frames[known - 1].copied_end);
 }
 
-/* The first copies take longer than any later one, or are interrupted. So their median is looked for in large steps,
- * and until it is found none of them was quick. */
-static void judge_speed(struct stack_tracker *tracker, uint64_t ticks) {
+/* A copy of more pieces takes longer, and may: the chunks come first. The first copies take longer than any later one,
+ * or are interrupted. So their median is looked for in large steps, and until it is found none of them was quick. */
+static void judge_speed(struct stack_tracker *tracker, uint64_t copy_ticks, size_t piece_count) {
+    uint64_t ticks = copy_ticks * TICKS_SCALE / (piece_count + 1);
     uint64_t usual_ticks = tracker->usual_ticks != 0 ? tracker->usual_ticks : ticks;
     uint64_t step = usual_ticks / (FIRST_SPEED_STEP + tracker->timed_looks) + 1;
     tracker->slow = ticks > usual_ticks + usual_ticks / 5;
@@ -316,7 +321,7 @@ static enum status attempt(struct stack_tracker *tracker, struct thread_state *t
         TRY(prepare_copies(tracker, thread));
         uint64_t start_ticks = clock_ticks();
         status = read_copies(tracker, thread, &thread_known);
-        judge_speed(tracker, clock_ticks() - start_ticks);
+        judge_speed(tracker, clock_ticks() - start_ticks, tracker->piece_count);
     }
     tracker->chunk_alone = false;
     tracker->end_shown = false;
@@ -327,6 +332,12 @@ static enum status attempt(struct stack_tracker *tracker, struct thread_state *t
         return STATUS_TORN;
     remember(tracker);
     return STATUS_OK;
+}
+
+/* A stack that contradicts itself may be one of code that has taken the place of other code. */
+static void check_codes(struct stack_tracker *tracker) {
+    code_cache_start_epoch(tracker->codes);
+    clear_frames(tracker);
 }
 
 enum status stack_tracker_look(struct stack_tracker *tracker, struct thread_state *thread, unsigned max_attempts) {
@@ -342,6 +353,9 @@ enum status stack_tracker_look(struct stack_tracker *tracker, struct thread_stat
             bool sure = tracker->paused || !layout_has(tracker->runtime->layout.thread.cframe) || i + 1 == max_attempts;
             status = sure ? STATUS_OK : STATUS_TORN;
         } else {
+            tracker->insistent = i >= EASY_ATTEMPTS;
+            if (i == EASY_ATTEMPTS && !tracker->paused)
+                check_codes(tracker);
             status = attempt(tracker, thread, i + 1 == max_attempts);
         }
     }

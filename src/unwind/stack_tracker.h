@@ -23,7 +23,7 @@
 #include "unwind/seen_calls.h"
 #include "unwind/tracked_stack.h"
 
-enum { TRACKER_MAX_OUTSIDE = 32, TRACKER_MAX_AGAIN = 4, TRACKER_DOUBTS = 16, TRACKER_FUNCTIONS = 64 };
+enum { TRACKER_MAX_OUTSIDE = 128, TRACKER_MAX_AGAIN = 64, TRACKER_DOUBTS = 128, TRACKER_FUNCTIONS = 64 };
 
 /* Fields are private but for `stack`, `paused`, `calls`, and those of a read ahead. */
 struct stack_tracker {
@@ -32,6 +32,7 @@ struct stack_tracker {
     struct tracked_stack stack;
     bool paused;      /* set by the owner: the thread does not run while it is looked at */
     bool failed;      /* the last look was not taken */
+    bool insistent;   /* this look has been tried some times already */
     bool chunk_alone; /* the chunks told all at the last look; so they are read alone at the next */
     bool end_shown;   /* the copy of the chunks itself showed which frame was the innermost */
     struct chunk_copies copies;
@@ -43,7 +44,7 @@ struct stack_tracker {
     unsigned reach_looks;
     struct memory_piece *pieces; /* of one read */
     size_t piece_capacity;
-    size_t piece_count; /* of a read ahead */
+    size_t piece_count; /* of a read ahead, or of the last one */
     bool ahead;         /* they have been read, for the next look */
     uint8_t thread_bytes[THREAD_STATE_MAX_BYTES];
     remote_addr slot_frame; /* what stands in the thread's frame slot */
@@ -67,20 +68,22 @@ struct stack_tracker {
         uint8_t bytes[FRAME_HEAD_MAX_BYTES];
         size_t size_bytes; /* the head at the least, and what there is room for of the frame */
         bool read;
-    } again[TRACKER_MAX_AGAIN];
+    } * again; /* room for TRACKER_MAX_AGAIN, or NULL as long as there is none */
     size_t again_count;
     struct seen_function {
         remote_addr address;
         uint64_t executable; /* its code's, as it stands in a frame */
     } functions[TRACKER_FUNCTIONS];
     struct doubt {
-        uint32_t path;  /* through frames outside, that was found when it was not known */
+        uint32_t key;   /* of a call through frames outside */
+        uint32_t path;  /* through them, that was found when it was not known */
         uint32_t times; /* so often in a row */
     } doubts[TRACKER_DOUBTS];
+    uint32_t doubt_count; /* so many were ever put there */
     /* The thread runs on while it is copied, and a copy that took longer than most, because the processors contended
      * for its cache lines or strobe was interrupted, can be of two instants. So what such a copy shows must have been
      * seen in quick ones lately, else the thread is looked at again at once. */
-    uint64_t usual_ticks; /* how long a copy takes: their median, about */
+    uint64_t usual_ticks; /* how long a copy takes for each piece: their median, about, in parts of a tick */
     unsigned timed_looks; /* so many were timed, up to some tens */
     bool slow;            /* the last one took longer */
     bool quick;           /* it took no longer than half of them */

@@ -16,6 +16,7 @@ struct walk {
     bool thread_known; /* *thread was read along with the copy, or since */
     size_t same;       /* the frames below are those of the look before */
     bool ended;        /* nothing lies above the innermost frame so far */
+    bool doubtful;     /* some of the frames are to be seen again before they can be vouched for */
     size_t count;
     size_t top;
     const uint8_t *top_bytes;      /* that frame in the copy */

@@ -211,6 +211,6 @@ struct wire_counts {
     uint64_t peak_id;
 };
 
-enum { WIRE_SAMPLE_MAX_FRAMES = 3000, WIRE_SAMPLE_MAX_STACK_WORDS = 256 };
+enum { WIRE_SAMPLE_MAX_FRAMES = 3000, WIRE_SAMPLE_MAX_STACK_WORDS = 1024 };
 
 #endif

@@ -4,6 +4,7 @@ primes, so that no sum comes about by chance."""
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 from harness import strobe
@@ -162,6 +163,144 @@ def test_callers(python, tmp_path):
     assert 0 <= rows["leaf"]["alloc_bytes"] - sum(parts.values()) - made <= 16384
     assert made <= rows["made"]["total_alloc_bytes"] < made + 109 * (128 << 10)
     assert parts["bottom"] <= rows["top"]["total_alloc_bytes"] < parts["bottom"] + 107 * 107 * 1024
+
+
+# Every function that gives out memory, and what of it lives.
+FAMILY = """
+import ctypes, gc
+gc.disable()
+pointer, size = ctypes.c_void_p, ctypes.c_size_t
+libc, cpp = ctypes.PyDLL(None), ctypes.PyDLL('libstdc++.so.6')
+def function(library, name, *arguments):
+    found = getattr(library, name)
+    found.restype, found.argtypes = pointer, arguments
+    return found
+malloc, free = function(libc, 'malloc', size), function(libc, 'free', pointer)
+calloc, realloc = function(libc, 'calloc', size, size), function(libc, 'realloc', pointer, size)
+reallocarray = function(libc, 'reallocarray', pointer, size, size)
+posix_memalign = function(libc, 'posix_memalign', pointer, size, size)
+aligned_alloc, memalign = function(libc, 'aligned_alloc', size, size), function(libc, 'memalign', size, size)
+valloc, pvalloc = function(libc, 'valloc', size), function(libc, 'pvalloc', size)
+usable = function(libc, 'malloc_usable_size', pointer)
+new, delete = function(cpp, '_Znam', size), function(cpp, '_ZdaPv', pointer)
+new_aligned = function(cpp, '_ZnamSt11align_val_t', size, size)
+mmap = function(libc, 'mmap', pointer, size, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+mremap, munmap = function(libc, 'mremap', pointer, size, size, ctypes.c_int), function(libc, 'munmap', pointer, size)
+place = ctypes.pointer(pointer())
+def family():
+    malloc(100003) #malloc
+    calloc(7, 20011) #calloc
+    block = malloc(50021) #grown from
+    block = realloc(block, 150041) #grown
+    other = malloc(200003) #shrunk
+    other = realloc(other, 30011) #shrinking
+    realloc(None, 40009) #realloc
+    reallocarray(None, 11, 10007) #reallocarray
+    posix_memalign(place, 64, 60013) #posix_memalign
+    assert usable(place[0]) >= 60013
+    aligned_alloc(64, 64576) #aligned_alloc
+    memalign(128, 70001) #memalign
+    valloc(80021) #valloc
+    pvalloc(90112) #pvalloc
+    new(110017) #new
+    new_aligned(120011, 64) #new aligned
+    mapped = mmap(None, 1 << 20, 3, 0x22, -1, 0) #mmap
+    mapped = mremap(mapped, 1 << 20, 3 << 20, 1) #mremap
+    munmap(mapped, 1 << 20) #munmap
+    free(malloc(130003)) #free
+    free(memalign(64, 140009)) #free aligned
+    delete(new(150001)) #delete
+family()
+"""
+# What a line allocated and what lives of that.
+MIB = 1 << 20
+OF_FAMILY = {
+    "malloc": (100003, 100003),
+    "calloc": (140077, 140077),
+    "grown from": (50021, 0),
+    "grown": (150041 - 50021, 150041),
+    "shrunk": (200003, 30011),
+    "shrinking": (0, 0),
+    "realloc": (40009, 40009),
+    "reallocarray": (110077, 110077),
+    "posix_memalign": (60013, 60013),
+    "aligned_alloc": (64576, 64576),
+    "memalign": (70001, 70001),
+    "valloc": (80021, 80021),
+    "pvalloc": (90112, 90112),
+    "new": (110017, 110017),
+    "new aligned": (120011, 120011),
+    "mmap": (MIB, 0),
+    "mremap": (2 * MIB, 2 * MIB),
+    "munmap": (0, 0),
+    "free": (130003, 0),
+    "free aligned": (140009, 0),
+    "delete": (150001, 0),
+}
+
+
+def test_family(python, tmp_path):
+    """Each of them is counted once, by what was asked for, and gone when it is."""
+    rows = report_of(python, FAMILY, tmp_path / "victim.py")[2]
+    nothing = {"alloc_bytes": 0, "live_bytes": 0}
+    for mark, expected in OF_FAMILY.items():
+        row = rows.get(mark, nothing)
+        told = row["alloc_bytes"], row["live_bytes"]
+        # Beside them are numbers, and what ctypes makes of them.
+        assert all(0 <= one - wanted < 2048 for one, wanted in zip(told, expected)), (mark, told, expected)
+
+
+# Foreign functions are called without the GIL.
+DETACHED = """
+import ctypes, gc, threading
+gc.disable()
+keep = ctypes.CDLL('./detached.so').keep
+def call(count, size):
+    keep(count, size) #call
+def deep(n, count, size):
+    if n > 0:
+        return deep(n - 1, count, size) #deep
+    call(count, size) #bottom
+def work():
+    for i in range(11):
+        call(211, 1511) #first
+        call(223, 1523) #second
+        eval(compile('call(3, 1531)', 'made', 'eval')) #made
+    deep(200, 227, 1543) #depth
+work()
+threads = [threading.Thread(target=work) for i in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+KEEP = """
+#include <stdlib.h>
+void *volatile kept;
+void keep(int count, int size_bytes) {
+    for (int i = 0; i < count; i++)
+        kept = malloc((size_t)size_bytes);
+}
+"""
+
+
+def test_without_the_gil(python, tmp_path):
+    """What C code asks for while the thread has let go of the GIL belongs to the stack that called it: from where nothing but
+    a caller's line is another, after code objects have died, in several threads at once, and far down."""
+    source = tmp_path / "detached.c"
+    source.write_text(KEEP)
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", tmp_path / "detached.so", source], check=True)
+    _, report, rows = report_of(python, DETACHED, tmp_path / "victim.py")
+    parts = {"first": 3 * 11 * 211 * 1511, "second": 3 * 11 * 223 * 1523, "made": 3 * 11 * 3 * 1531, "bottom": 3 * 227 * 1543}
+    blocks = 3 * (11 * (211 + 223 + 3) + 227)
+    assert report["memory"]["lost_records"] == 0
+    # Beside them is what ctypes makes of the arguments.
+    assert 0 <= rows["call"]["live_count"] - blocks < 100
+    assert 0 <= rows["call"]["live_bytes"] - sum(parts.values()) < 64 << 10
+    for mark, expected in parts.items():
+        # And what the compiler took.
+        more_bytes = 3 * 11 * (128 << 10) if mark == "made" else 64 << 10
+        assert 0 <= rows[mark]["total_alloc_bytes"] - expected < more_bytes, mark
 
 
 KILLED = """

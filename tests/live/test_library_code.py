@@ -194,6 +194,37 @@ def test_methods_that_a_library_wrote(any_python, tmp_path):
     assert {file for file, _ in Ran(tmp_path, [], any_python.path, "-c", BURN + "burn()").cpu()} == {"<string>"}
 
 
+def test_code_in_a_string_that_starts_a_child_is_nobodys(any_python, tmp_path):
+    """multiprocessing's is, in workers that are spawned; what the user wrote is charged as in any process."""
+    script = tmp_path / "spawning.py"
+    script.write_text(BURN + f"import sys; sys.path.append({str(tmp_path / 'site-packages')!r})" + """
+import execnet_like, multiprocessing
+if __name__ == "__main__":
+    worker = multiprocessing.get_context("spawn").Process(target=burn, args=(0.2,))
+    worker.start()
+    worker.join()
+    execnet_like.start()
+    burn()
+""")
+    # As pytest-xdist's workers: a string that runs what it is sent.
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "execnet_like.py").write_text(BURN + """
+import subprocess, sys
+def start():
+    code = "import sys; exec(eval(sys.stdin.readline()))"
+    sent = repr("import sys\\nsys.path.insert(0, %r)\\nimport execnet_like\\nexecnet_like.burn()" % sys.path[-1])
+    subprocess.run([sys.executable, "-u", "-c", code], input=sent, text=True, check=True)
+""")
+    # A -c that is not the interpreter's makes no string of a program.
+    ran = Ran(tmp_path, ["--cpu-only"], any_python.path, script, "-c", "2")
+    files = {file["path"]: sum(line["self_cpu_s"] for line in file["lines"]) for file in ran.report["files"]}
+    assert files[str(script)] >= 0.25
+    assert files[str(library / "execnet_like.py")] >= 0.08
+    # What the line with spawn_main takes besides, and the bytecode of that line itself.
+    assert files.get("<string>", 0) < 0.01, files
+
+
 MIXED = BURN + """
 import os, zlib
 zero = os.open("/dev/zero", os.O_RDONLY)
@@ -223,3 +254,25 @@ def test_a_native_function_has_native_time_alone(python, tmp_path):
     # Each amount is rounded to a tick of the capture.
     told_s = sum(row["self_cpu_s"] for row in ran.report["native_functions"])
     assert told_s == pytest.approx(native_ns / 1e9, abs=20e-6 * len(looks))
+
+
+SORTING = """
+import time
+numbers = list(range(50000, 0, -1)) * 2
+end = time.thread_time() + 0.15
+while time.thread_time() < end:
+    sorted(numbers)
+"""
+# Since then it is known how far away the evaluation loop is.
+FIRST_WITH_ENTRY_FRAMES = (3, 11)
+
+
+def test_a_function_with_a_large_frame_has_its_name(python, tmp_path):
+    """list.sort keeps 5 KiB on the C stack; that it was called as `sorted` stands above them."""
+    script = tmp_path / "sorting.py"
+    script.write_text(SORTING)
+    functions = {row["function"]: row["self_cpu_s"] for row in Ran(tmp_path, [], python.path, script).report["native_functions"]}
+    if python.at_least(*FIRST_WITH_ENTRY_FRAMES):
+        assert max(functions, key=functions.get) == "sorted"
+    else:
+        assert functions

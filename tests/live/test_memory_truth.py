@@ -137,7 +137,15 @@ def arrays():
     grown = numpy.ones(1000003) #small
     grown.resize(3000017, refcheck=False) #resize
     parts = [numpy.full(3500009, i, 'd') for i in range(4)] #parts
+def many():
+    for i in range(179):
+        numpy.ones(500009) #many
+def few():
+    for i in range(4):
+        numpy.ones(10000019) #few
 arrays()
+many()
+few()
 """
 
 
@@ -149,6 +157,8 @@ def test_numpy(python, run):
     one = 8 * 1009 * 1013
     expected = {"ones": one, "temporaries": 2 * one, "copy": one, "parts": 4 * 8 * 3500009}
     expected |= {"small": 8 * 1000003, "resize": 8 * 2000014}
+    # 716 MB in blocks of 4, 320 MB in four.
+    expected |= {"many": 179 * 8 * 500009, "few": 4 * 8 * 10000019}
     for mark, size in expected.items():
         report.assert_exact(mark, "alloc", size)
     # BLAS has a buffer of its own.

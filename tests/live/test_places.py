@@ -1,5 +1,6 @@
 """Where a Python can be: in another program, without its files, twice in one process, in another namespace."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -218,3 +219,37 @@ def public_folder():
             return path
 
     return Folder(prefix="strobe-", dir="/tmp")
+
+
+def claims_minor_version(executable, minor):
+    """Makes the table in which this executable describes itself speak of another version (_Py_DebugOffsets: the cookie,
+    then PY_VERSION_HEX as 64 bits; Include/internal/pycore_debug_offsets.h, 3.13 to 3.15)."""
+    content = bytearray(executable.read_bytes())
+    versions = [at + 8 for at in find_all(content, b"xdebugpy") if content[at + 11 : at + 16] == b"\x03\0\0\0\0"]
+    assert len(versions) == 1
+    content[versions[0] + 2] = minor
+    executable.write_bytes(content)
+
+
+def find_all(content, text):
+    at = content.find(text)
+    while at >= 0:
+        yield at
+        at = content.find(text, at + 1)
+
+
+def test_a_version_newer_than_known(python, tmp_path):
+    """It is read by what it says of itself, and strobe warns that it was."""
+    if not python.at_least(3, 15):
+        pytest.skip("the newest table only is taken to be that of what follows")
+    copies = copied(python, tmp_path)
+    claims_minor_version(copies.get("library", copies["executable"]), python.version[1] + 1)
+    with Target(str(copies["executable"]), "threads.py", extra_env=environment_of(python, tmp_path)) as target:
+        result = strobe("dump", "--json", target.pid)
+        assert_same_threads(python, target.said["threads"], result.json())
+        sampled = strobe("attach", "-d", 0.2, "--idle", "-f", "json", "-o", tmp_path / "report.json", target.pid)
+    warning = f"strobe: process {target.pid} runs a CPython newer than strobe knows; it is read by its own description\n"
+    assert result.stderr == warning
+    assert sampled.stderr.count(warning) == 1
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert any(file["path"].endswith("/threads.py") for file in report["files"])

@@ -23,7 +23,9 @@
 enum { CALL = 171, BINARY_OP = 122, NS = 1000000, METH_O = 8 };
 
 static struct wire_sample sample;
-static uint64_t words[WIRE_SAMPLE_MAX_STACK_WORDS];
+/* Not more than there is above main. */
+enum { STACK_WORDS = 256 };
+static uint64_t words[STACK_WORDS];
 
 static void take_sample(int number, siginfo_t *info, void *argument) {
     (void)number;
@@ -39,8 +41,8 @@ static void take_sample(int number, siginfo_t *info, void *argument) {
     sample.frame_register = context->uc_mcontext.regs[29];
     sample.return_register = context->uc_mcontext.regs[30];
 #endif
-    sample.stack_words = WIRE_SAMPLE_MAX_STACK_WORDS;
-    copy_own_stack(words, sample.stack_pointer, WIRE_SAMPLE_MAX_STACK_WORDS);
+    sample.stack_words = STACK_WORDS;
+    copy_own_stack(words, sample.stack_pointer, STACK_WORDS);
 }
 
 /* No call may be a function's last, or its frame is gone. */
@@ -58,7 +60,7 @@ __attribute__((noinline)) static int not_a_method(int argument) {
 
 /* Keeps more on the stack than a sample has of it. */
 static int deep(int argument) {
-    volatile uint64_t room[2 * WIRE_SAMPLE_MAX_STACK_WORDS];
+    volatile uint64_t room[2 * STACK_WORDS];
     room[0] = (uint64_t)argument;
     (void)raise(SIGUSR1);
     return after + (int)room[0];
@@ -163,7 +165,7 @@ static void test_code_in_no_file_is_native(void **state) {
     /* An address where there is nothing, too, and a stack that is nowhere. */
     sample.program_counter = 1;
     sample.stack_pointer = UINT64_MAX - 7;
-    sample.stack_words = WIRE_SAMPLE_MAX_STACK_WORDS;
+    sample.stack_words = STACK_WORDS;
     cpu_split_take(split, NULL, &sample, words, true, NS, &cpu);
     assert_int_equal(cpu.native_ns, NS);
     (void)munmap(code, 4096);

@@ -53,10 +53,14 @@ static void test_jumps_that_leave(void **state) {
     /* b 401100; b.ne 401008 (stays); cbz x0, 401014; tbnz w1, #3, 400ff0; ret */
     static const uint8_t aarch64[] = {0x40, 0,    0,    0x14, 0x21, 0,    0,    0x54, 0x60, 0,
                                       0,    0xb4, 0x21, 0xff, 0x1f, 0x37, 0xc0, 0x03, 0x5f, 0xd6};
+    /* jmp 401010, which is none in the middle of a function; jmp 401012, to the neighbour */
+    static const uint8_t near[] = {0xeb, 0x0e, 0xeb, 0x0e};
     uint64_t targets[8] = {0};
     assert_int_equal(machine_code_jumps(EM_X86_64, x86, sizeof x86, 0x401000, targets, 8), 2);
     assert_int_equal(targets[0], 0x401100);
     assert_int_equal(targets[1], 0x400000);
+    assert_int_equal(machine_code_jumps(EM_X86_64, near, sizeof near, 0x401000, targets, 8), 1);
+    assert_int_equal(targets[0], 0x401012);
     assert_int_equal(machine_code_jumps(EM_AARCH64, aarch64, sizeof aarch64, 0x401000, targets, 8), 3);
     assert_int_equal(targets[0], 0x401100);
     assert_int_equal(targets[1], 0x401014);

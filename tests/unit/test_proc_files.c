@@ -108,7 +108,7 @@ static void test_errno_says_what_became_of_the_process(void **state) {
     assert_int_equal(status_from_errno(ENOENT), STATUS_NO_PROCESS);
     assert_int_equal(status_from_errno(EPERM), STATUS_PERMISSION);
     assert_int_equal(status_from_errno(EACCES), STATUS_PERMISSION);
-    assert_int_equal(status_from_errno(EMFILE), STATUS_FAILED);
+    assert_int_equal(status_from_errno(EMFILE), STATUS_NO_FILES);
 }
 
 int main(void) {

@@ -305,6 +305,34 @@ static void test_the_agent_leaves(void **state) {
     assert_int_equal(roster_free(roster), STATUS_OK);
 }
 
+/* From outside a thread may be lost, and found again as one that is new there. */
+static void test_a_thread_lost_and_found(void **state) {
+    (void)state;
+    struct heard heard;
+    struct sample_sink *sides[2];
+    struct roster *roster = open_roster(&heard, sides);
+    struct sampled_process outside = {.pid = 7}, inside = {.pid = 7};
+    struct sampled_thread own = {.process = &inside, .native_id = 8, .cpu_ns = 100};
+    start(sides[ROSTER_OUTSIDE], &outside);
+    start(sides[ROSTER_INSIDE], &inside);
+    start_thread(sides[ROSTER_INSIDE], &own);
+    for (int i = 0; i < 3; i++) {
+        struct sampled_thread seen = {.process = &outside, .native_id = 8, .cpu_ns = 50};
+        const struct sample sample = {.thread = &seen};
+        start_thread(sides[ROSTER_OUTSIDE], &seen);
+        assert_int_equal(sides[ROSTER_OUTSIDE]->sample(sides[ROSTER_OUTSIDE], &sample), STATUS_OK);
+        assert_int_equal(heard.sampled->cpu_ns, 100);
+        end_thread(sides[ROSTER_OUTSIDE], &seen);
+    }
+    assert_int_equal(heard.threads, 1);
+    end_thread(sides[ROSTER_INSIDE], &own);
+    assert_int_equal(heard.ended_threads, 1);
+    assert_int_equal(heard.last_thread.cpu_ns, 100);
+    end(sides[ROSTER_INSIDE], &inside, 0);
+    end(sides[ROSTER_OUTSIDE], &outside, 0);
+    assert_int_equal(roster_free(roster), STATUS_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_sides_are_one),
@@ -313,6 +341,7 @@ int main(void) {
         cmocka_unit_test(test_others_are_others),
         cmocka_unit_test(test_who_has_no_agent),
         cmocka_unit_test(test_the_agent_leaves),
+        cmocka_unit_test(test_a_thread_lost_and_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

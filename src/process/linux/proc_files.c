@@ -26,6 +26,9 @@ enum status status_from_errno(int error_number) {
     case EACCES:
     case EPERM:
         return STATUS_PERMISSION;
+    case EMFILE:
+    case ENFILE:
+        return STATUS_NO_FILES;
     default:
         return STATUS_FAILED;
     }

@@ -66,6 +66,9 @@ static void close_directory(struct process *process) {
 static enum status open_entry(struct process *process, struct proc_stat *stat, struct error *error) {
     TRY(open_directory(process, error));
     process->stat_fd = openat(process->dir_fd, "stat", O_RDONLY | O_CLOEXEC);
+    if (process->stat_fd < 0 && status_from_errno(errno) == STATUS_NO_FILES)
+        return error_set(error, STATUS_NO_FILES, "cannot open process %d: %s", (int)process->pid,
+                         status_name(STATUS_NO_FILES));
     if (process->stat_fd < 0 || read_stat(process, stat) != STATUS_OK)
         return no_process(process->pid, error);
     return STATUS_OK;
