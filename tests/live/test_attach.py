@@ -86,6 +86,13 @@ def thread_of(told, native_id):
     return found[0]
 
 
+def nearly(seen, expected_s, rel):
+    """That many seconds. Before its first and after its last look strobe sees nothing; on a busy machine that is as long as it
+    was kept from looking, at the most, which the looks say that it missed."""
+    kept_s = seen["samples"]["missed"] / seen["rate_hz"]
+    return pytest.approx(expected_s, abs=rel * expected_s + kept_s)
+
+
 def run_mix(python, folder, *options, seconds=0.3):
     """(what the target measured, what strobe reported) of the whole run of a mix.py."""
     with Target(python, "mix.py", seconds) as target:
@@ -121,13 +128,13 @@ def test_wall_time_is_where_the_target_spent_it(python, tmp_path):
     assert (main["name"], burner["name"], sleeper["name"]) == ("MainThread", "burner", "sleeper")
     # Each thread's samples stand for all of the time that it was sampled, to the last deadline before the end.
     for thread in (main, burner, sleeper):
-        assert thread["sampled"]["wall_s"] == pytest.approx(seen["elapsed_s"], rel=0.05)
+        assert thread["sampled"]["wall_s"] == nearly(seen, seen["elapsed_s"], rel=0.05)
     # And that is at least as long as the work took.
-    assert main["sampled"]["wall_s"] >= told["wall_ns"] / 1e9 * 0.95
+    assert main["sampled"]["wall_s"] >= told["wall_ns"] / 1e9 * 0.95 - seen["samples"]["missed"] / RATE_HZ
     # What waits is waiting, and not the others.
     assert sleeper["sampled"]["wait_s"] == pytest.approx(sleeper["sampled"]["wall_s"], rel=0.02)
     work = function_of(seen, "measure")
-    assert work["total_wall_s"] == pytest.approx((told["wall_ns"] + told["spent"]["other"][1]) / 1e9, rel=0.05)
+    assert work["total_wall_s"] == nearly(seen, (told["wall_ns"] + told["spent"]["other"][1]) / 1e9, rel=0.05)
 
 
 def test_cpu_time_is_what_the_threads_used(python, tmp_path):
@@ -165,7 +172,7 @@ def test_modes(python, tmp_path):
         assert seen.get(target.said["sleeper"], 0) == 0
     assert blocking["samples"]["inconsistent"] == 0
     assert blocking["samples"]["taken"] > 0
-    assert function_of(blocking, "sleep")["total_wait_s"] == pytest.approx(blocking["elapsed_s"], rel=0.1)
+    assert function_of(blocking, "sleep")["total_wait_s"] == nearly(blocking, blocking["elapsed_s"], rel=0.1)
     assert native.returncode == harness.OK
     assert not any(line.startswith("<native>") for line in native.stdout.splitlines())
 
@@ -186,8 +193,11 @@ while True:
 def test_what_is_no_python_frame(python, script, tmp_path):
     """The collector is a frame on top of what called it, and C one between Python frames, where these can be seen."""
     with Target(python, script(COLLECTING)) as target:
-        options = ["-d", "0.4", "--native", "-f", "collapsed", "--no-capture"]
-        told = strobe("attach", *options, target.pid, cwd=tmp_path)
+        with attached(target, "--native", "-f", "collapsed", "--no-capture", folder=tmp_path) as running:
+            # Several rounds.
+            target.await_cpu_time(target.pid, ticks=40)
+            running.process.send_signal(signal.SIGINT)
+            told = running.finish()
     assert told.returncode == harness.OK
     stacks = {tuple(frame.split(":")[1] if ":" in frame else frame for frame in line.rsplit(" ", 1)[0].split(";"))
               for line in told.stdout.splitlines()}  # fmt: skip
