@@ -305,8 +305,9 @@ def test_deep_stacks_of_new_code(python, tmp_path):
     with Target(python, "renewed.py", 80) as target:
         seen = strobe("attach", "-d", 1, "-r", 500, "-f", "json", "--no-capture", target.pid, cwd=tmp_path).json()
     samples = seen["samples"]
-    # 0 to 0.2 % of the looks, where 68 to 80 % were when one frame after the other was seen again.
-    assert samples["inconsistent"] <= 3 + 0.01 * samples["taken"], samples
+    # 0 to 0.2 % of the looks, where 68 to 80 % were when one frame after the other was seen again. On a busy machine
+    # there are few looks, and some of them are interrupted.
+    assert samples["inconsistent"] <= 3 + 0.03 * samples["taken"], samples
 
 
 def test_frames_larger_than_what_is_read_ahead(python, tmp_path):
