@@ -80,16 +80,21 @@ def handle(number, frame):
     with strobe.profile():
         assert strobe.is_profiling()
     if ran < 300:
-        # Anew each time: one handler in another ad infinitum is what a slow machine makes of a periodic timer.
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 1e-4))
+        set_timer(random.uniform(1e-6, 1e-4))
+def set_timer(seconds):
+    # Anew each time: one handler in another ad infinitum is what a slow machine makes of a periodic timer. Its period is
+    # for 3.12 and before, which can forget a signal until the next one comes: a signal during COMPUTE_EVAL_BREAKER
+    # (Python/ceval_gil.c) leaves signals_pending set and eval_breaker clear.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.05)
 signal.signal(signal.SIGALRM, handle)
-signal.setitimer(signal.ITIMER_REAL, 1e-4)
+set_timer(1e-4)
 while ran < 300:
     with strobe.profile():
         assert strobe.is_profiling()
     with strobe.profile(), strobe.profile():
         pass
     strobe.stop()
+signal.setitimer(signal.ITIMER_REAL, 0)
 assert not strobe.is_profiling()
 """
 
