@@ -23,7 +23,7 @@ static const char help[] = "  -r, --rate HZ      samples a second (default 1000)
                            "  --native           show where C code stands between Python frames (3.12 and later)\n"
                            "  --capture FILE     write the capture there (default NAME-PID.strobe)\n"
                            "  --no-capture       keep no capture\n"
-                           "  --quiet            say nothing but errors\n";
+                           "  --quiet            say nothing but the report and errors\n";
 
 void sampling_init_options(struct sampling_options *options) {
     options->sampler.rate_hz = DEFAULT_RATE_HZ;
