@@ -610,8 +610,10 @@ def test_help_names_the_commands():
 
 
 def test_a_child_without_the_agent_is_said(any_python, tmp_path):
-    """One whose environment was emptied: its waiting is seen, from outside."""
-    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(0.3)'], env={})"
+    """One whose environment was emptied: its waiting is seen, from outside.
+
+    strobe takes 0.2 s to know; the child lives for ten times that, as the machine may be busy."""
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(2)'], env={})"
     result = strobe("run", "--no-capture", "--", any_python.path, "-c", code, cwd=tmp_path)
     assert result.returncode == 0
     said = [line for line in result.stderr.splitlines() if line.startswith("strobe: ")]
