@@ -80,6 +80,18 @@ static enum status put_waiting(struct report_writer *writer) {
     return STATUS_OK;
 }
 
+/* What no allocator told of was mapped by one of its own (polars, arrow): the process had it at its peak, no line has.
+ */
+static enum status append_footprint(struct report_writer *writer, uint64_t by_line_bytes) {
+    const struct profile_memory *memory = &writer->profile->processes[0].memory;
+    if (writer->profile->process_count != 1 || writer->options->attribute == NULL ||
+        writer->options->attribute->thread != ATTRIBUTE_ANY || memory->peak_bytes / 2 <= by_line_bytes)
+        return STATUS_OK;
+    TRY(buffer_append_text(&writer->scratch, " by line (of "));
+    TRY(cell_append_amount(&writer->scratch, memory->peak_bytes, UNIT_BYTES, 0));
+    return buffer_append_text(&writer->scratch, " in all)");
+}
+
 static enum status put_memory(struct report_writer *writer) {
     static const struct {
         enum measure measure;
@@ -98,6 +110,8 @@ static enum status put_memory(struct report_writer *writer) {
         TRY(buffer_append_text(&writer->scratch, before));
         TRY(cell_append_amount(&writer->scratch, sums[FACTS[i].measure], UNIT_BYTES, 0));
         TRY(buffer_append_format(&writer->scratch, " %s", FACTS[i].words));
+        if (FACTS[i].measure == MEASURE_PEAK_BYTES)
+            TRY(append_footprint(writer, sums[MEASURE_PEAK_BYTES]));
         if (width > 0 && writer->row.size_bytes + writer->scratch.size_bytes >= width) {
             TRY(buffer_append_char(&writer->row, ','));
             report_put_row(writer);
@@ -164,7 +178,9 @@ static enum status put_lost_memory(struct report_writer *writer) {
     if (lost == 0)
         return STATUS_OK;
     TRY(buffer_append_text(&writer->row, "memory: "));
-    TRY(append_counter(writer, lost, " records lost; what they allocated is under <lost>", true));
+    const char *what = lost == 1 ? " record lost; what it tells of is under <lost>"
+                                 : " records lost; what they tell of is under <lost>";
+    TRY(append_counter(writer, lost, what, true));
     report_put_row(writer);
     return STATUS_OK;
 }

@@ -187,7 +187,7 @@ def test_looks_by_what_the_thread_did(tmp_path, word):
 def test_what_cannot_be_shown_is_refused(run, tmp_path):
     assert "spans of time" in refused("-f", "chrome", "--measure", "alloc", run.capture)
     assert "no such measure" in refused("-f", "svg", "--measure", "beauty", run.capture)
-    for format in ("table", "json", "html"):
+    for format in ("json", "html"):
         assert "collapsed" in refused("-f", format, "--measure", "cpu", run.capture)
     assert "it has" in refused("-f", "svg", "--measure", "wall", run.capture)
     capture, _ = looks(tmp_path)

@@ -234,6 +234,27 @@ def test_the_end_of_the_interpreter_is_told_as_such(any_python, tmp_path):
     assert re.search(r"^ +[\d.]+ ms .* \(outside of any Python function\)$", shown.stdout, re.MULTILINE), shown.stdout
 
 
+# As jemalloc, which polars has: address space that is open and not reserved, mapped by an extension.
+MAPPED = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+mapped = libc.mmap(None, 200 << 20, 3, 0x22 | 0x4000, -1, 0)
+ctypes.memset(mapped, 1, 200 << 20)
+import time
+time.sleep(0.3)
+"""
+
+
+def test_memory_of_an_extension_is_in_the_peak(any_python, tmp_path):
+    """No line has it; who reads the table is to know that there is more."""
+    shown = strobe("run", "--no-capture", "-o", "-", "--", any_python.path, "-c", MAPPED, cwd=tmp_path)
+    assert shown.returncode == 0, shown
+    told = re.search(r" at the peak by line \(of ([\d.]+) MiB in all\)", shown.stdout)
+    assert told and 200 <= float(told[1]) <= 240, shown.stdout
+
+
 MIXED = BURN + """
 import os, zlib
 zero = os.open("/dev/zero", os.O_RDONLY)

@@ -181,7 +181,8 @@ static enum status write_format(const struct profile *profile, const char *forma
         struct report_table_options table = {.attribute = attribute,
                                              .source = cache,
                                              .colour = getenv("COLOUR") != NULL,
-                                             .width = width != NULL ? (size_t)atoi(width) : 0};
+                                             .width = width != NULL ? (size_t)atoi(width) : 0,
+                                             .with_idle = true};
         status = report_table_write(profile, &table, stdout, error);
     }
     source_cache_free(cache);
