@@ -70,7 +70,8 @@ static struct agent_heap_site *save_site(const struct agent_heap *heap, uint32_t
 static void note_footprint(struct agent_heap *heap, const struct agent_heap_event *event) {
     /* Of equal maxima the last one counts: the process may have noted its peak just before it told of what made it. */
     bool is_ours = event->kind != AGENT_HEAP_FOOTPRINT && event->footprint_bytes == heap->peak_bytes;
-    if (event->footprint_bytes == 0 || (event->footprint_bytes <= heap->peak_bytes && !is_ours))
+    if (event->kind == AGENT_HEAP_LOOK || event->footprint_bytes == 0 ||
+        (event->footprint_bytes <= heap->peak_bytes && !is_ours))
         return;
     heap->peak_bytes = event->footprint_bytes;
     heap->peak_id++;

@@ -6,7 +6,13 @@
 #include "base/map.h"
 #include "sampler/sample.h"
 
-enum agent_heap_event_kind { AGENT_HEAP_ALLOC, AGENT_HEAP_RESIZE, AGENT_HEAP_FREE, AGENT_HEAP_FOOTPRINT };
+enum agent_heap_event_kind {
+    AGENT_HEAP_ALLOC,
+    AGENT_HEAP_RESIZE,
+    AGENT_HEAP_FREE,
+    AGENT_HEAP_FOOTPRINT, /* the process was so large at that moment */
+    AGENT_HEAP_LOOK,      /* the same, but of a moment that is not known so well: no maximum */
+};
 
 /* Something that happened to the heap. */
 struct agent_heap_event {
