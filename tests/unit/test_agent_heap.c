@@ -205,6 +205,11 @@ static void test_a_look_is_no_maximum(void **state) {
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         assert_int_equal(agent_heap_take(&heap, &events[i]), STATUS_OK);
     assert_int_equal(held_by(&heap, 1).peak_bytes, 90);
+    /* What comes late was there. */
+    const struct agent_heap_event late = {
+        .kind = AGENT_HEAP_ALLOC, .id = 4, .time_ns = 2, .bytes = 7, .size_bytes = 7, .path = 1, .footprint_bytes = 17};
+    assert_int_equal(agent_heap_take(&heap, &late), STATUS_OK);
+    assert_int_equal(held_by(&heap, 1).peak_bytes, 97);
     agent_heap_release(&heap);
 }
 
