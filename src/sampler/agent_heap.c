@@ -70,9 +70,11 @@ static struct agent_heap_site *save_site(const struct agent_heap *heap, uint32_t
 static void note_footprint(struct agent_heap *heap, const struct agent_heap_event *event) {
     /* Of equal maxima the last one counts: the process may have noted its peak just before it told of what made it. */
     bool is_ours = event->kind != AGENT_HEAP_FOOTPRINT && event->footprint_bytes == heap->peak_bytes;
-    if (event->footprint_bytes == 0 || (event->footprint_bytes <= heap->peak_bytes && !is_ours))
+    if (event->kind == AGENT_HEAP_LOOK || event->footprint_bytes == 0 ||
+        (event->footprint_bytes <= heap->peak_bytes && !is_ours))
         return;
     heap->peak_bytes = event->footprint_bytes;
+    heap->peak_ns = event->time_ns;
     heap->peak_id++;
 }
 
@@ -101,6 +103,11 @@ static enum status insert_part(struct agent_heap *heap, const struct agent_heap_
                                             .site = site_index,
                                             .next = has_before ? (uint32_t)before + 1 : 0};
     struct agent_heap_site *site = save_site(heap, site_index);
+    /* Told late, after the maximum at which it was there. */
+    if (event->time_ns < heap->peak_ns) {
+        site->saved_bytes += event->bytes;
+        site->saved_variance += event->variance;
+    }
     site->live_bytes += event->bytes;
     site->live_count += event->count;
     site->live_variance += event->variance;

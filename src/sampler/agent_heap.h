@@ -6,7 +6,13 @@
 #include "base/map.h"
 #include "sampler/sample.h"
 
-enum agent_heap_event_kind { AGENT_HEAP_ALLOC, AGENT_HEAP_RESIZE, AGENT_HEAP_FREE, AGENT_HEAP_FOOTPRINT };
+enum agent_heap_event_kind {
+    AGENT_HEAP_ALLOC,
+    AGENT_HEAP_RESIZE,
+    AGENT_HEAP_FREE,
+    AGENT_HEAP_FOOTPRINT, /* the process was so large at that moment */
+    AGENT_HEAP_LOOK,      /* the same, but of a moment that is not known so well: no maximum */
+};
 
 /* Something that happened to the heap. */
 struct agent_heap_event {
@@ -61,7 +67,7 @@ struct agent_heap {
     size_t site_count, site_capacity;
     uint32_t *site_of_path; /* + 1 */
     size_t path_capacity;
-    uint64_t peak_id, peak_bytes;
+    uint64_t peak_id, peak_bytes, peak_ns;
     bool is_final;    /* since the interpreter tears itself down, live is what was live before */
     uint64_t refused; /* allocations that there was no room for */
     /* Blocks that were given back lately, by id. What else comes of them comes late, out of another thread's ring. */

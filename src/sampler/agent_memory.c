@@ -339,9 +339,10 @@ static enum status look_at_header(struct agent_memory *memory, const struct wire
     if (!is_plausible(footprint_bytes) || footprint_bytes == memory->footprint_bytes)
         return STATUS_OK;
     memory->footprint_bytes = footprint_bytes;
+    /* What it was when the pass began may be much less, while the program runs on. */
     return enqueue(memory, &(struct agent_heap_event){.time_ns = memory->pass_ns,
                                                       .footprint_bytes = footprint_bytes,
-                                                      .kind = AGENT_HEAP_FOOTPRINT});
+                                                      .kind = AGENT_HEAP_LOOK});
 }
 
 void agent_memory_look(struct agent_memory *memory, const struct process *process) {

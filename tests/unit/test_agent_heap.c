@@ -173,6 +173,46 @@ static struct sample_held held_by(const struct agent_heap *heap, uint32_t path) 
     return (struct sample_held){0};
 }
 
+/* strobe looks at a process that grows, and hears of what made it grow later. */
+static void test_a_look_is_no_maximum(void **state) {
+    (void)state;
+    static struct agent_heap heap;
+    const struct agent_heap_event events[] = {
+        {.kind = AGENT_HEAP_ALLOC,
+         .id = 1,
+         .time_ns = 1,
+         .bytes = 10,
+         .size_bytes = 10,
+         .path = 1,
+         .footprint_bytes = 10},
+        {.kind = AGENT_HEAP_LOOK, .time_ns = 2, .footprint_bytes = 100},
+        {.kind = AGENT_HEAP_ALLOC,
+         .id = 2,
+         .time_ns = 3,
+         .bytes = 80,
+         .size_bytes = 80,
+         .path = 1,
+         .footprint_bytes = 90},
+        {.kind = AGENT_HEAP_FOOTPRINT, .time_ns = 4, .footprint_bytes = 100},
+        {.kind = AGENT_HEAP_ALLOC,
+         .id = 3,
+         .time_ns = 5,
+         .bytes = 5,
+         .size_bytes = 5,
+         .path = 1,
+         .footprint_bytes = 95},
+    };
+    for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
+        assert_int_equal(agent_heap_take(&heap, &events[i]), STATUS_OK);
+    assert_int_equal(held_by(&heap, 1).peak_bytes, 90);
+    /* What comes late was there. */
+    const struct agent_heap_event late = {
+        .kind = AGENT_HEAP_ALLOC, .id = 4, .time_ns = 2, .bytes = 7, .size_bytes = 7, .path = 1, .footprint_bytes = 17};
+    assert_int_equal(agent_heap_take(&heap, &late), STATUS_OK);
+    assert_int_equal(held_by(&heap, 1).peak_bytes, 97);
+    agent_heap_release(&heap);
+}
+
 /* Its free is read before it: it was told by another thread. */
 static void test_what_comes_late_is_not_live(void **state) {
     (void)state;
@@ -240,6 +280,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_histories),
         cmocka_unit_test(test_all_short_histories),
+        cmocka_unit_test(test_a_look_is_no_maximum),
         cmocka_unit_test(test_what_comes_late_is_not_live),
         cmocka_unit_test(test_what_is_needed_for_a_moment),
         cmocka_unit_test(test_what_is_kept_to_the_end),
