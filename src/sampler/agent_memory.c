@@ -149,8 +149,8 @@ static bool is_plausible(uint64_t bytes) {
 }
 
 static enum status enqueue(struct agent_memory *memory, struct agent_heap_event *event) {
-    /* A time that has not come yet is nonsense, and must not stay for ever. */
-    if (event->time_ns > memory->pass_ns + NS_PER_S)
+    /* A time that has not come yet is nonsense, and must not stay for ever. The pass may have begun long ago. */
+    if (event->time_ns > memory->pass_ns + NS_PER_S && event->time_ns > clock_monotonic_ns())
         event->time_ns = memory->pass_ns;
     if (!is_plausible(event->footprint_bytes))
         event->footprint_bytes = 0;

@@ -280,7 +280,7 @@ static void put_alloc(struct producer *producer, uint32_t index, const struct wi
     *put = *alloc;
     put->record = record;
     put->frame_count = count;
-    put->time_ns = clock_monotonic_ns();
+    put->time_ns = alloc->time_ns != 0 ? alloc->time_ns : clock_monotonic_ns();
     if (count > 0)
         memcpy(put + 1, frames, count * sizeof frames[0]);
     wire_ring_commit(ring, position);
@@ -676,6 +676,39 @@ static void test_memory(void **state) {
     producer_end(&producer);
 }
 
+/* Since the pass began the process has grown, and told so in its header; its ring is read in the next one. */
+static void test_growth_in_a_long_pass(void **state) {
+    (void)state;
+    static struct seen seen;
+    struct producer producer;
+    struct agent_session *session = open_session(&seen);
+    producer_make(&producer, session, 0);
+    struct wire_region *region = producer.region;
+    region->memory_stride_bytes = 1000;
+    producer_publish(&producer);
+    start_thread(&producer, 0, 0);
+    producer.rings[0].slot->tid = (uint32_t)getpid();
+    drain(session);
+    uint64_t peak_ns = clock_monotonic_ns();
+    atomic_store(&region->peak_ns, peak_ns);
+    atomic_store(&region->peak_bytes, 9000);
+    assert_int_equal(agent_session_drain(session, peak_ns - 3 * NS_PER_S), STATUS_OK);
+    put_alloc(&producer, 0,
+              &(struct wire_alloc){.time_ns = peak_ns - 2,
+                                   .id = 1,
+                                   .size_bytes = 7000,
+                                   .grown_bytes = 7000,
+                                   .weight_bytes = 7000,
+                                   .footprint_bytes = 7000},
+              NULL, 0);
+    drain(session);
+    finish(session);
+    assert_int_equal(seen_at(&seen, "STARTUP")->held.live_bytes, 7000);
+    assert_int_equal(seen_at(&seen, "STARTUP")->held.peak_bytes, 7000);
+    assert_int_equal(seen.peak_bytes, 9000);
+    producer_end(&producer);
+}
+
 /* What a thread without Python allocates is charged to where it was started, also when its ring is read before that of
  * the thread that did so; and what found no room, to nobody. */
 static void test_memory_without_python(void **state) {
@@ -768,6 +801,7 @@ int main(void) {
         cmocka_unit_test(test_files_that_are_no_regions),
         cmocka_unit_test(test_a_region_that_is_cut_short),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_growth_in_a_long_pass),
         cmocka_unit_test(test_memory_without_python),
         cmocka_unit_test(test_the_folder),
     };
