@@ -126,6 +126,23 @@ def test_killed(python, run):
     assert 31 * 1048583 <= report.memory["peak_bytes"] <= taken + 16 * MIB
 
 
+SUDDEN = """
+kept = []
+for i in range(1409):
+    kept.append(bytes(1 << 20)) #kept
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_sudden_growth(any_python, run):
+    """What was there when the process was largest, however much it grew between two looks."""
+    report = run(any_python, SUDDEN, status=128 + signal.SIGKILL)
+    row = report.rows["kept"]
+    # More than a ring holds: a few stand for the others.
+    assert row["live_bytes"] == pytest.approx(1409 * MIB, rel=0.3)
+    assert row["peak_bytes"] == pytest.approx(row["live_bytes"], rel=0.02)
+
+
 def keys_of(value):
     if isinstance(value, dict):
         return set(value).union(*map(keys_of, value.values()))
