@@ -43,7 +43,8 @@ struct look {
     bool native_pending;
     bool new_codes;
     bool cut; /* longer than is followed */
-    uint32_t code_unit;
+    struct span
+        first_code; /* of the innermost frame: from its instruction to its bytecode's end; empty: there is none */
     uint64_t loop_address; /* as in struct walk_stack */
     int64_t offset;        /* of the frame taken last: its instruction in its bytecode */
 };
@@ -78,6 +79,8 @@ struct look_way {
 bool look_follow_objects(struct look *look, uint64_t frame);
 /* Those of 3.11 and later. False also when they do not end where they must. */
 bool look_follow(struct look *look, const struct look_start *start, struct look_way *way);
+/* The innermost frame's instruction, as in struct walk_stack; after one of the two above was true. */
+uint32_t look_read_code_unit(struct look *look);
 /* The owner of a frame; false when nothing can be read there. */
 bool look_read_owner(struct look *look, uint64_t frame, uint8_t *owner);
 

@@ -25,12 +25,14 @@ static void put_native(struct look *look) {
     look->native_pending = false;
 }
 
-/* The opcode at an instruction, in the low byte, and its argument. Before 3.11 the last instruction of a frame is the
- * first of the prefixes, if it has any (Python/ceval.c 3.10). */
-static uint32_t code_unit_at(struct look *look, const struct code_entry *code, uint64_t start, int64_t offset) {
+/* Before 3.11 the last instruction of a frame is the first of the prefixes, if it has any (Python/ceval.c 3.10). */
+uint32_t look_read_code_unit(struct look *look) {
+    uint64_t address = look->first_code.start;
     uint16_t unit = 0;
-    for (; offset + CODE_UNIT_BYTES <= (int64_t)code->bytecode_bytes; offset += CODE_UNIT_BYTES) {
-        uint64_t address = start + (uint64_t)offset, in_word = address % LOOK_WORD_BYTES;
+    /* The frame is one, as the whole way from it was right: so its code is alive. */
+    look->suspect = false;
+    for (; span_holds(look->first_code, address, CODE_UNIT_BYTES); address += CODE_UNIT_BYTES) {
+        uint64_t in_word = address % LOOK_WORD_BYTES;
         const uint8_t *word = look_bytes_at(look, address - in_word, LOOK_WORD_BYTES);
         if (word == NULL || in_word > LOOK_WORD_BYTES - CODE_UNIT_BYTES)
             return 0;
@@ -46,7 +48,7 @@ static void put_python(struct look *look, const struct code_entry *code, uint64_
         put_native(look);
     look->native_pending = false;
     if (look->total == 0 && offset >= 0)
-        look->code_unit = code_unit_at(look, code, start, offset);
+        look->first_code = (struct span){start + (uint64_t)offset, start + code->bytecode_bytes};
     look->new_codes |= !code->defined;
     put(look, &(struct wire_frame){.code = code->address,
                                    .instruction_bytes = offset < 0 ? -1 : (int32_t)offset,
@@ -195,7 +197,7 @@ static bool has_begun(const struct look *look, const struct head *head) {
 static void begin_anew(struct look *look) {
     look->total = 0;
     look->native_pending = look->new_codes = look->cut = false;
-    look->code_unit = 0;
+    look->first_code = (struct span){0, 0};
     look->loop_address = 0;
     look->suspect = true;
     look->chunk = look->newest;

@@ -7,14 +7,22 @@ enum {
     MAX_NEW_PAGES = 64,
 };
 
+/* Allocators' arenas are a power of two apart, and so is what lies at the same place in them. */
+static uint64_t page_set(uint64_t page) {
+    return page * UINT64_C(0x9e3779b97f4a7c15) >> 32 & (WALK_PAGE_SETS - 1);
+}
+
 static bool page_readable(struct look *look, uint64_t address) {
     uint64_t page = address / PROBE_PAGE_BYTES;
-    uint64_t *known = &look->walk->pages[page % WALK_PAGES];
-    if (page != 0 && *known == page && !look->suspect)
+    uint64_t *known = look->walk->pages[page_set(page)];
+    if (page != 0 && (known[0] == page || known[1] == page) && !look->suspect)
         return true;
     if (!probe_readable(address, 1))
         return false;
-    *known = page;
+    if (known[0] != page) {
+        known[1] = known[0];
+        known[0] = page;
+    }
     return true;
 }
 
@@ -79,7 +87,8 @@ const uint8_t *look_bytes_at(struct look *look, uint64_t address, uint64_t size_
         return pointer_to(address);
     if (!look->attached)
         return copy_of(look, address, size_bytes);
-    return in_chunks(look, address, size_bytes) || readable(look, address, size_bytes) ? pointer_to(address) : NULL;
+    bool known = span_holds(look->state, address, size_bytes) || in_chunks(look, address, size_bytes);
+    return known || readable(look, address, size_bytes) ? pointer_to(address) : NULL;
 }
 
 /* The stack pointer can be in some other stack, which says nothing of what is between the two. But without a gap it is

@@ -139,9 +139,10 @@ struct agent_thread_state agent_python_own_state(const struct agent_python *pyth
     if (current != 0 && layout_minor(&python->layout) >= FIRST_OWN_STATE_MINOR)
         return (struct agent_thread_state){current, true};
     uint64_t first = (uint64_t)(uintptr_t)python->first_state();
-    bool first_readable = first != 0 && probe_readable(first, python->layout.thread.size) && is_own(python, first);
-    if (current != 0 && current == first && first_readable)
+    /* What is the current state at this moment is there. */
+    if (current != 0 && current == first && is_own(python, current))
         return (struct agent_thread_state){current, true};
+    bool first_readable = first != 0 && probe_readable(first, python->layout.thread.size) && is_own(python, first);
     /* Another thread holds the GIL, or this one does with another state: in another interpreter, or after a swap. */
     if (current != 0 && current != first && is_own_if_readable(python, current))
         return (struct agent_thread_state){current, true};

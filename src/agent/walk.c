@@ -74,7 +74,7 @@ void walk_frames(struct walk *walk, const struct walk_registers *registers, stru
         return;
     }
     stack->count = arrange(&look);
-    stack->code_unit = look.code_unit;
+    stack->code_unit = look_read_code_unit(&look);
     stack->loop_address = look.loop_address;
     stack->new_codes = look.new_codes;
 }
@@ -122,7 +122,7 @@ void walk_start(struct walk *walk, const struct agent_python *python) {
     walk->python = python;
     walk->c_stack_end = walk->c_stack_mapped = 0;
     walk->last_count = 0;
-    for (size_t i = 0; i < WALK_PAGES; i++)
-        walk->pages[i] = 0;
+    for (size_t i = 0; i < WALK_PAGE_SETS; i++)
+        walk->pages[i][0] = walk->pages[i][1] = 0;
     codes_forget_ring(&walk->codes);
 }

@@ -11,14 +11,15 @@
 #include "agent/python.h"
 #include "wire/ring.h"
 
-enum { WALK_PAGES = 64 };
+enum { WALK_PAGE_SETS = 64 };
 
 /* One thread's: 140 KiB, of which little is touched. See walk_start. */
 struct walk {
     const struct agent_python *python; /* borrowed */
-    uint64_t c_stack_end;       /* the highest address of the thread's C stack, set after walk_start; 0: not known */
-    uint64_t c_stack_mapped;    /* up from here, as was proved; 0: nothing was yet */
-    uint64_t pages[WALK_PAGES]; /* that were proved readable and that an attached thread's state led to */
+    uint64_t c_stack_end;    /* the highest address of the thread's C stack, set after walk_start; 0: not known */
+    uint64_t c_stack_mapped; /* up from here, as was proved; 0: nothing was yet */
+    /* That were proved readable and that an attached thread's state led to; in each set, the latest comes first. */
+    uint64_t pages[WALK_PAGE_SETS][2];
     struct codes codes;
     uint32_t last; /* index of the stack that was written last; the other is the one being walked */
     uint32_t last_count;

@@ -9,14 +9,16 @@
 
 static const char help[] = "Usage: strobe diff [OPTIONS] BEFORE AFTER\n"
                            "\n"
-                           "Compares two captures, by line and by function; what changed most comes first. The\n"
-                           "figures of AFTER are scaled to the time that BEFORE was sampled.\n"
+                           "Compares two captures, by line and by function; what changed most comes first. Two\n"
+                           "programs that 'run' saw to their ends are compared as they are; else the figures of\n"
+                           "AFTER are scaled to the time that BEFORE was sampled.\n"
                            "\n"
                            "  -f, --format NAME  table or json (default table)\n"
                            "  -o, --output FILE  write it there (default: standard output)\n"
                            "  --all              library code stands for itself; without it, it is charged\n"
                            "                     to the user's line that called it\n"
-                           "  --as-is            do not scale: for two whole runs of a program\n"
+                           "  --as-is            do not scale\n"
+                           "  --scale            scale, even what was run to its end\n"
                            "  --running          leave out the time in which threads waited\n"
                            "  --only GLOB        only files that match count as the user's code\n"
                            "  --exclude GLOB     files that match are charged to their callers\n"
@@ -25,12 +27,13 @@ static const char help[] = "Usage: strobe diff [OPTIONS] BEFORE AFTER\n"
                            "                     alloc, peak, live, ... (table)\n"
                            "  --help             this text\n";
 
-enum { OPTION_RUNNING = 256, OPTION_AS_IS };
+enum { OPTION_RUNNING = 256, OPTION_AS_IS, OPTION_SCALE };
 
 struct diff_options {
     struct report_options report;
     bool running;
     bool as_is;
+    bool scale;
     const char *before;
     const char *after;
 };
@@ -41,6 +44,8 @@ static const char *take_option(struct diff_options *options, int option, const c
         options->running = true;
     else if (option == OPTION_AS_IS)
         options->as_is = true;
+    else if (option == OPTION_SCALE)
+        options->scale = true;
     else if (!report_take_option(&options->report, option, value, &problem))
         problem = "there is no such option, or its value is missing";
     return problem;
@@ -54,6 +59,7 @@ static int parse(int argc, char **argv, struct diff_options *options) {
         {"all", no_argument, NULL, REPORT_OPTION_ALL},
         {"running", no_argument, NULL, OPTION_RUNNING},
         {"as-is", no_argument, NULL, OPTION_AS_IS},
+        {"scale", no_argument, NULL, OPTION_SCALE},
         {"only", required_argument, NULL, REPORT_OPTION_ONLY},
         {"exclude", required_argument, NULL, REPORT_OPTION_EXCLUDE},
         {"lines", required_argument, NULL, REPORT_OPTION_LINES},
@@ -74,6 +80,8 @@ static int parse(int argc, char **argv, struct diff_options *options) {
     }
     if (argc - optind != 2)
         return cli_usage_error("diff", "two captures are compared, %d given", argc - optind);
+    if (options->as_is && options->scale)
+        return cli_usage_error("diff", "--as-is and --scale exclude each other");
     report_complete_format(&options->report);
     if (options->report.format != NULL && strcmp(options->report.format->name, "json") != 0)
         return cli_usage_error("diff", "a comparison is a table or json, not %s", options->report.format->name);
@@ -82,19 +90,26 @@ static int parse(int argc, char **argv, struct diff_options *options) {
     return -1;
 }
 
+/* A program that does its work in half the time would be no faster if that were scaled. */
+static bool is_whole_run(const struct profile *profile) {
+    const struct profile_process *first = profile->processes;
+    return profile->process_count > 0 && first->origin == CAPTURE_ORIGIN_RUN && first->ended;
+}
+
 static enum status write_comparison(const struct profile *before, const struct profile *after,
                                     const struct diff_options *how, FILE *stream, struct error *error) {
     const struct report_options *options = &how->report;
     struct attribute_options attribute = report_attribute_options(options);
+    bool as_is = how->as_is || (!how->scale && is_whole_run(before) && is_whole_run(after));
     if (options->format != NULL)
-        return diff_json_write(before, after, &attribute, how->as_is, stream, error);
+        return diff_json_write(before, after, &attribute, as_is, stream, error);
     struct source_cache *sources = source_cache_new(report_open_source, NULL);
     struct diff_table_options table = {&attribute,
                                        sources,
                                        options->lines,
                                        report_terminal_width(stream),
                                        cli_wants_colour(stream),
-                                       how->as_is,
+                                       as_is,
                                        options->has_measure ? &options->measure : NULL};
     enum status status = diff_table_write(before, after, &table, stream, error);
     source_cache_free(sources);

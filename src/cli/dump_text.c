@@ -151,7 +151,7 @@ static void write_native_threads(struct dump_writer *writer, const struct look *
 }
 
 static void write_title(struct dump_writer *writer, const struct look *look) {
-    char version[24] = "(starting)";
+    char version[40] = "(starting up or shutting down)";
     if (look->version != 0)
         runtime_format_version(look->version, version);
     fprintf(writer->stream, "Process %d, Python %s%s:", (int)look->pid, version,

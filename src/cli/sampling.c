@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum { DEFAULT_RATE_HZ = 1000, MAX_RATE_HZ = 10000000, MAX_NAME_BYTES = 100 };
+static const double MIN_RATE_HZ = 0.001, MIN_SECONDS = 1e-6, MAX_SECONDS = 1e9;
 
 static const char help[] = "  -r, --rate HZ      samples a second (default 1000)\n"
                            "  -d, --duration S   stop after S seconds\n"
@@ -22,7 +23,7 @@ static const char help[] = "  -r, --rate HZ      samples a second (default 1000)
                            "  --native           show where C code stands between Python frames (3.12 and later)\n"
                            "  --capture FILE     write the capture there (default NAME-PID.strobe)\n"
                            "  --no-capture       keep no capture\n"
-                           "  --quiet            say nothing but errors\n";
+                           "  --quiet            say nothing but the report and errors\n";
 
 void sampling_init_options(struct sampling_options *options) {
     options->sampler.rate_hz = DEFAULT_RATE_HZ;
@@ -45,10 +46,10 @@ static bool take_mode(struct sampling_options *options, const char *name) {
     return false;
 }
 
-static bool take_positive(const char *text, double most, double *number) {
+static bool take_number(const char *text, double least, double most, double *number) {
     char *end = NULL;
     *number = strtod(text, &end);
-    return end != text && *end == '\0' && *number > 0 && *number <= most;
+    return end != text && *end == '\0' && *number >= least && *number <= most;
 }
 
 const char *sampling_take_option(struct sampling_options *options, int option, const char *value) {
@@ -58,10 +59,12 @@ const char *sampling_take_option(struct sampling_options *options, int option, c
         return problem;
     switch (option) {
     case 'r':
-        return take_positive(value, MAX_RATE_HZ, &options->sampler.rate_hz) ? NULL : "--rate takes a number of Hz";
+        return take_number(value, MIN_RATE_HZ, MAX_RATE_HZ, &options->sampler.rate_hz)
+                   ? NULL
+                   : "--rate takes a number of Hz (0.001 to 10000000)";
     case 'd':
-        if (!take_positive(value, 1e9, &number))
-            return "--duration takes a number of seconds";
+        if (!take_number(value, MIN_SECONDS, MAX_SECONDS, &number))
+            return "--duration takes a number of seconds (0.000001 to 1000000000)";
         options->sampler.duration_ns = (uint64_t)(number * (double)NS_PER_S);
         return NULL;
     case SAMPLING_OPTION_MODE:

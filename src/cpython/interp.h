@@ -14,7 +14,8 @@ struct interp {
     int64_t id;
     remote_addr next;
     remote_addr threads_head;
-    remote_addr modules; /* the dict sys.modules */
+    remote_addr modules;      /* the dict sys.modules */
+    remote_addr last_modules; /* room for who reads it again and again: the last that there was */
     remote_addr sysdict;
     /* The GIL this interpreter uses; all zero in a free-threaded build whose GIL is off. */
     remote_addr gil;

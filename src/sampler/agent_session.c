@@ -122,7 +122,8 @@ void agent_session_note_missed(struct agent_session *session, pid_t pid, bool ce
     (void)map_get(&session->seen, (uint64_t)pid, &known);
     if ((known == 0 || (certain && known == HAD_AGENT)) && session->complaint_count < MAX_COMPLAINTS)
         (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
-                       "the agent was not loaded into process %d: it was sampled from outside, as with --no-agent",
+                       "the agent was not loaded into process %d (its environment was emptied, or it became another "
+                       "user or got another root): it was sampled from outside, as with --no-agent",
                        (int)pid);
 }
 

@@ -48,11 +48,13 @@ enum status target_read_interps(struct target *target) {
         if ((count & (count - 1)) == 0)
             left_behind = address;
         TRY(interp_read(&target->runtime, address, &interp));
-        bool same = count < old_count && target->interps[count].address == address &&
-                    target->interps[count].threads_head == interp.threads_head;
+        bool known = count < old_count && target->interps[count].address == address;
+        bool same = known && target->interps[count].threads_head == interp.threads_head;
         /* It may have the address that it had before, and so may its thread and its code; the modules go and come. */
-        target->restarted |=
-            same && target->interps[count].modules != 0 && target->interps[count].modules != interp.modules;
+        remote_addr old_modules = known ? target->interps[count].last_modules : 0;
+        target->restarted |= interp.modules != 0 && old_modules != 0 && interp.modules != old_modules;
+        /* One that is shutting down has none any more, and is the same for a while. */
+        interp.last_modules = interp.modules != 0 ? interp.modules : old_modules;
         if (count < target->interp_count)
             target->interps[count] = interp;
         else

@@ -72,6 +72,16 @@ enum status cell_append_percent(struct buffer *row, uint64_t part, uint64_t whol
     return append_aligned(row, text, strlen(text), width);
 }
 
+enum status cell_append_rate(struct buffer *row, uint64_t bytes, uint64_t elapsed_ns, size_t width) {
+    char text[32] = "";
+    double megabytes = elapsed_ns > 0 ? 1000.0 * (double)bytes / (double)elapsed_ns : 0;
+    if (megabytes > 0 && megabytes < 0.1)
+        snprintf(text, sizeof text, "<0.1");
+    else if (megabytes > 0)
+        snprintf(text, sizeof text, "%.*f", megabytes < 100 ? 1 : 0, megabytes);
+    return append_aligned(row, text, strlen(text), width);
+}
+
 static const char *const BLOCKS[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
 
 enum status cell_append_bar(struct buffer *row, uint64_t part, uint64_t whole, size_t width) {

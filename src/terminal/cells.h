@@ -18,6 +18,8 @@ enum status cell_append_share(struct buffer *row, uint64_t part, uint64_t whole)
 enum status cell_append_bar(struct buffer *row, uint64_t part, uint64_t whole, size_t width) MUST_USE;
 /* "14%", right-aligned in `width` columns; blank when the part is 0; "<1%" for what would look like 0. */
 enum status cell_append_percent(struct buffer *row, uint64_t part, uint64_t whole, size_t width) MUST_USE;
+/* "12.3", so many bytes in so long a time, in MB/s; right-aligned as above; blank when there are none. */
+enum status cell_append_rate(struct buffer *row, uint64_t bytes, uint64_t elapsed_ns, size_t width) MUST_USE;
 /* A bar of several parts, one behind the other. */
 struct cell_segment {
     uint64_t amount;

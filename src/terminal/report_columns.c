@@ -3,7 +3,14 @@
 
 #include <string.h>
 
-enum { BAR_WIDTH = 10, NARROW_BAR_WIDTH = 6, NARROW_WIDTH = 100, MIN_SOURCE_WIDTH = 28, PART_WIDTH = 7 };
+enum {
+    BAR_WIDTH = 10,
+    NARROW_BAR_WIDTH = 6,
+    NARROW_WIDTH = 100,
+    MIN_SOURCE_WIDTH = 28,
+    PART_WIDTH = 7,
+    RATE_WIDTH = 8
+};
 
 /* A column for the total is worth its place where it is so many thousandths of the whole above self. */
 enum { TOTAL_DIFFERS = 10 };
@@ -35,6 +42,7 @@ static const struct column_rule PARTED[] = {
     {{COLUMN_AMOUNT, MEASURE_PEAK_BYTES, "peak", CELL_AMOUNT_WIDTH + 2, 60}, true},
     {{COLUMN_AMOUNT, MEASURE_LIVE_BYTES, "live", CELL_AMOUNT_WIDTH + 2, 25}, true},
     {{COLUMN_AMOUNT, MEASURE_COPY_BYTES, "copied", CELL_AMOUNT_WIDTH + 2, 20}, true},
+    {{COLUMN_RATE, MEASURE_COPY_BYTES, "MB/s", RATE_WIDTH, 20}, true},
     {{COLUMN_AMOUNT, MEASURE_GPU_NS, "gpu", CELL_AMOUNT_WIDTH + 1, 75}, true},
     {{COLUMN_AMOUNT, MEASURE_GPU_BYTES, "gpu mem", CELL_AMOUNT_WIDTH + 2, 22}, true},
 };
@@ -55,6 +63,7 @@ static const struct column_rule PLAIN[] = {
     {{COLUMN_AMOUNT, MEASURE_PEAK_BYTES, "peak", CELL_AMOUNT_WIDTH + 2, 24}, false},
     {{COLUMN_AMOUNT, MEASURE_LIVE_BYTES, "live", CELL_AMOUNT_WIDTH + 2, 23}, false},
     {{COLUMN_AMOUNT, MEASURE_COPY_BYTES, "copied", CELL_AMOUNT_WIDTH + 2, 22}, false},
+    {{COLUMN_RATE, MEASURE_COPY_BYTES, "MB/s", RATE_WIDTH, 22}, false},
     {{COLUMN_AMOUNT, MEASURE_GPU_NS, "gpu", CELL_AMOUNT_WIDTH + 1, 21}, false},
     {{COLUMN_AMOUNT, MEASURE_GPU_BYTES, "gpu mem", CELL_AMOUNT_WIDTH + 2, 20}, false},
 };
@@ -201,6 +210,8 @@ static enum status append_cell(struct report_writer *writer, const struct column
         return append_bar(writer, column, self);
     case COLUMN_TOTAL:
         return append_total(writer, self[writer->main], total[writer->main], how);
+    case COLUMN_RATE:
+        return cell_append_rate(row, amount, writer->profile->elapsed_ns, column->width);
     }
     return STATUS_OK;
 }

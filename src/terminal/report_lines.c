@@ -194,14 +194,14 @@ static enum status put_natives_of(struct report_writer *writer, const struct att
     return STATUS_OK;
 }
 
-/* Threads of a native library that no Python called: there is no line, only functions. */
+/* No Python function called it: a thread of a native library, or the interpreter before and after the program. There
+ * is no line, only functions. */
 static enum status put_native_line(struct report_writer *writer, const struct attribute_row *row, size_t used) {
-    TRY(name_natives_of(writer, row));
+    static const char words[] = "(outside of any Python function)";
     TRY(buffer_append_format(&writer->row, "%*s", REPORT_LINE_WIDTH + 1, ""));
-    TRY(cell_append_text(&writer->row, buffer_text(&writer->scratch), writer->scratch.size_bytes,
-                         report_text_width(writer, used)));
+    TRY(cell_append_text(&writer->row, words, strlen(words), report_text_width(writer, used)));
     report_put_row(writer);
-    return STATUS_OK;
+    return put_natives_of(writer, row, used);
 }
 
 static enum status put_line(struct report_writer *writer, const struct attribute_row *row) {

@@ -15,6 +15,7 @@ enum column_kind {
     COLUMN_PART,   /* self of a part of the main measure, in whole per cent of the main measure's whole */
     COLUMN_BAR,    /* the main measure's self, divided into its parts where these are known */
     COLUMN_TOTAL,  /* total, in per cent of the whole */
+    COLUMN_RATE,   /* self, bytes for each second of the whole time */
 };
 
 struct column {

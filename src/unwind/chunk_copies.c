@@ -191,10 +191,12 @@ const struct chunk_span *chunk_copies_newer(const struct chunk_copies *copies, c
 
 /* How many of the bytes are the same; a multiple of a word. */
 static size_t count_same_bytes(const uint8_t *one, const uint8_t *other, size_t size_bytes) {
-    enum { BLOCK_BYTES = 512 };
+    enum { BLOCK_BYTES = 512, LINE_BYTES = 64 };
     size_t same_bytes = 0;
     while (same_bytes + BLOCK_BYTES <= size_bytes && memcmp(one + same_bytes, other + same_bytes, BLOCK_BYTES) == 0)
         same_bytes += BLOCK_BYTES;
+    while (same_bytes + LINE_BYTES <= size_bytes && memcmp(one + same_bytes, other + same_bytes, LINE_BYTES) == 0)
+        same_bytes += LINE_BYTES;
     while (same_bytes + WORD_BYTES <= size_bytes && load_u64(one + same_bytes) == load_u64(other + same_bytes))
         same_bytes += WORD_BYTES;
     return same_bytes;

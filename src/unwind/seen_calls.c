@@ -58,7 +58,7 @@ static bool same_links(const struct seen_call *one, const struct seen_call *othe
 }
 
 static bool is_same(const struct seen_call *one, const struct seen_call *other, bool has_callee) {
-    return one->times > 0 && one->key == other->key && one->instruction_bytes == other->instruction_bytes &&
+    return one->key == other->key && one->instruction_bytes == other->instruction_bytes && one->times > 0 &&
            same_links(one, other, has_callee);
 }
 
@@ -154,8 +154,10 @@ bool seen_calls_knows(const struct seen_calls *seen, const struct seen_call *cal
     const struct seen_call *set = seen->calls != NULL ? set_of(seen, call->key) : NULL, *known = NULL;
     uint32_t all_times = 0;
     for (size_t i = 0; set != NULL && i < WAYS; i++) {
+        if (set[i].key != call->key)
+            continue;
         known = is_same(&set[i], call, has_callee) ? &set[i] : known;
-        all_times += set[i].key == call->key ? set[i].times : 0;
+        all_times += set[i].times;
     }
     if (known == NULL || !is_trusted(set, known))
         return false;
@@ -166,9 +168,10 @@ bool seen_calls_is_rare(const struct seen_calls *seen, const struct seen_call *c
     const struct seen_call *set = seen->calls != NULL ? set_of(seen, call->key) : NULL;
     uint32_t times = 0, all_times = 0;
     for (size_t i = 0; set != NULL && i < WAYS; i++) {
-        if (is_same(&set[i], call, true))
-            times = set[i].times;
-        all_times += set[i].key == call->key ? set[i].times : 0;
+        if (set[i].key != call->key)
+            continue;
+        times = is_same(&set[i], call, true) ? set[i].times : times;
+        all_times += set[i].times;
     }
     return all_times >= OFTEN_TIMES && times * TRUSTED_RATIO < all_times;
 }

@@ -276,7 +276,8 @@ static void remember(struct stack_tracker *tracker) {
 /* A copy of more pieces takes longer, and may: the chunks come first. The first copies take longer than any later one,
  * or are interrupted. So their median is looked for in large steps, and until it is found none of them was quick. */
 static void judge_speed(struct stack_tracker *tracker, uint64_t copy_ticks, size_t piece_count) {
-    uint64_t ticks = copy_ticks * TICKS_SCALE / (piece_count + 1);
+    uint64_t scaled_ticks = copy_ticks * TICKS_SCALE;
+    uint64_t ticks = piece_count == 1 ? scaled_ticks / 2 : scaled_ticks / (piece_count + 1);
     uint64_t usual_ticks = tracker->usual_ticks != 0 ? tracker->usual_ticks : ticks;
     uint64_t step = usual_ticks / (FIRST_SPEED_STEP + tracker->timed_looks) + 1;
     tracker->slow = ticks > usual_ticks + usual_ticks / 5;

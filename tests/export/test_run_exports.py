@@ -114,7 +114,7 @@ def figures(row, head):
     for title in re.finditer(r"gil wait|native function|\S+", head):
         cells[title[0]] = title.end()
     found = {}
-    for cell in re.finditer(r"[<\d.]+(?: (?:s|ms|us|[KMG]iB)|%)|\d+(?= *\S)", row):
+    for cell in re.finditer(r"[<\d.]+(?: (?:s|ms|us|[KMG]iB)|%)|[<\d.]+(?= *\S)", row):
         for name, end in cells.items():
             if cell.end() == end:
                 found[name] = cell[0]
@@ -145,6 +145,7 @@ def amount(cell):
 def test_table_lines_have_their_parts(run):
     rows = line_rows(report(run.capture, "table"))
     total = run.total()["cpu"]
+    elapsed_s = json.loads(report(run.capture, "json"))["elapsed_s"]
     for (_, line), amounts in run.self_by_line(is_user).items():
         if line not in rows:
             assert amounts["cpu"] < 0.005 * total and amounts["wait"] < 0.02 * run.total()["wait"]
@@ -153,6 +154,7 @@ def test_table_lines_have_their_parts(run):
         assert amount(cells.get("cpu")) == pytest.approx(amounts["cpu"], rel=0.01)
         assert amount(cells.get("wait")) == pytest.approx(amounts["wait"], rel=0.01)
         assert amount(cells.get("alloc")) == pytest.approx(amounts["alloc_bytes"], rel=0.1)
+        assert float(cells.get("MB/s", 0)) == pytest.approx(amounts["copy_bytes"] / 1e6 / elapsed_s, rel=0.01, abs=0.051)
         for part in PARTS:
             share = 100 * amounts[part] / total
             cell = cells.get(part, "0%")
@@ -180,7 +182,7 @@ def test_table_shows_who_waited(run):
 
 def test_table_has_columns_for_what_was_taken_alone(tmp_path):
     text = report(captures.crunch(tmp_path, memory=False).write(tmp_path / "x.strobe"), "table")
-    assert not re.search(r"alloc|peak|live|copied|memory|gpu", text)
+    assert not re.search(r"alloc|peak|live|copied|MB/s|memory|gpu", text)
 
 
 def on_terminal(capture, columns, *options, env=None):

@@ -228,6 +228,41 @@ def test_threads_that_come_and_go(python, tmp_path):
     assert len(set(identities)) == len(identities)
 
 
+THOUSANDS = """
+import os, sys, threading, time
+threading.stack_size(64 << 10)
+os.write(1, b"ready\\n")
+sys.stdin.readline()
+for i in range(20):
+    stop = threading.Event()
+    threads = [threading.Thread(target=stop.wait, name="comes %d" % (100 * i + j)) for j in range(100)]
+    for thread in threads: thread.start()
+    time.sleep(0.02)
+    stop.set()
+    for thread in threads: thread.join()
+os.write(1, b"done\\n")
+sys.stdin.readline()
+"""
+
+
+def test_threads_by_the_thousand(any_python, script, tmp_path):
+    """None is there twice, none is made up, and strobe's memory is that of the threads there are."""
+    with Target(any_python, script(THOUSANDS)) as target:
+        with attached(target, "-f", "json", "--no-capture", folder=tmp_path) as running:
+            target.send()
+            assert target.read_line() == "done"
+            own_bytes = memory_of(running.process.pid)
+            target.send()
+            seen = running.json()
+    assert len(seen["threads"]) == len({thread["native_id"] for thread in seen["threads"]})
+    names = [thread["name"] for thread in seen["threads"] if thread["name"] is not None]
+    assert len(set(names)) == len(names)
+    assert set(names) <= {"MainThread"} | {f"comes {i}" for i in range(2000)}
+    # A strobe that is kept waiting misses some: 20 ms are short.
+    assert len(names) >= 500
+    assert 0 < own_bytes <= 16 << 20 or "sanitize" in str(harness.STROBE), own_bytes
+
+
 def test_code_that_comes_and_goes(python, tmp_path):
     """No line is ever charged to the wrong file, and strobe's memory stays flat."""
     with Target(python, "churn.py") as target:
@@ -270,8 +305,9 @@ def test_deep_stacks_of_new_code(python, tmp_path):
     with Target(python, "renewed.py", 80) as target:
         seen = strobe("attach", "-d", 1, "-r", 500, "-f", "json", "--no-capture", target.pid, cwd=tmp_path).json()
     samples = seen["samples"]
-    # 0 to 0.2 % of the looks, where 68 to 80 % were when one frame after the other was seen again.
-    assert samples["inconsistent"] <= 3 + 0.01 * samples["taken"], samples
+    # 0 to 0.2 % of the looks, where 68 to 80 % were when one frame after the other was seen again. On a busy machine
+    # there are few looks, and some of them are interrupted.
+    assert samples["inconsistent"] <= 3 + 0.03 * samples["taken"], samples
 
 
 def test_frames_larger_than_what_is_read_ahead(python, tmp_path):
@@ -293,14 +329,14 @@ def memory_of(pid):
         return 0
 
 
-def test_three_hundred_threads_at_once(any_python, tmp_path):
-    with Target(any_python, "thousand.py", 300) as target:
+def test_a_thousand_threads_at_once(any_python, tmp_path):
+    with Target(any_python, "thousand.py", 1000) as target:
         seen = strobe("attach", "-d", "0.5", "-r", "100", "-f", "json", "--no-capture", target.pid, cwd=tmp_path).json()
     names = {thread["name"] for thread in seen["threads"]}
-    assert names == {"MainThread"} | {f"thread {i}" for i in range(300)}
-    assert len(seen["threads"]) == 301
-    leaf = function_of(seen, "leaf")
-    assert leaf["total_wait_s"] == pytest.approx(300 * seen["elapsed_s"], rel=0.1)
+    assert names == {"MainThread"} | {f"thread {i}" for i in range(1000)}
+    assert len(seen["threads"]) == 1001
+    # The last look is after the time is over, and what it takes itself is nobody's.
+    assert 1000 * 0.5 <= function_of(seen, "leaf")["total_wait_s"] <= 1000 * seen["elapsed_s"]
 
 
 # ---------------------------------------------------------------------------------------------- the end of it
@@ -688,7 +724,10 @@ def test_merge_and_diff(whole, tmp_path):
         ["attach", "-f", "no-such-format", "1"],
         ["attach", "-r", "0", "1"],
         ["attach", "-r", "many", "1"],
+        ["attach", "-r", "1e-20", "1"],
+        ["attach", "-r", "nan", "1"],
         ["attach", "-d", "-1", "1"],
+        ["attach", "-d", "1e-20", "1"],
         ["attach", "--mode", "no-mode", "1"],
         ["attach", "--no-such-option", "1"],
         ["attach", "--lines", "0", "1"],
@@ -763,6 +802,17 @@ def test_an_interpreter_that_is_initialised_again(python, tmp_path):
     assert function_of(told, "round0")["total_samples"] > 0
     # It takes a moment to find it again.
     assert function_of(told, "round1")["total_wall_s"] > 0.2
+
+
+def test_waiting_is_not_busy(any_python, tmp_path):
+    """Up to 10 kHz strobe sleeps between its looks."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with Target(any_python, "ready.py") as target:
+        seen = strobe("attach", "-r", 10_000, "-d", 1, "-f", "json", "--no-capture", target.pid, cwd=tmp_path).json()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    # A tenth of a processor; with what starting up and the report take.
+    assert used_s < 0.6 * seen["elapsed_s"] or "sanitize" in str(harness.STROBE)
 
 
 def test_each_thread_by_itself(python, tmp_path):

@@ -547,6 +547,20 @@ def test_on_demand_waits_as_well(any_python, tmp_path):
     assert waits.get("before", 0) + waits.get("after", 0) <= 0.15, waits
 
 
+def test_whole_runs_are_compared_as_they_are(any_python, tmp_path):
+    """Who made a program twice as fast wants to see that."""
+    captures = [tmp_path / "slow.strobe", tmp_path / "fast.strobe"]
+    for capture, seconds in zip(captures, (0.4, 0.2)):
+        code = BURN + f"burn({seconds})"
+        ran = strobe("run", "--quiet", "--cpu-only", "--capture", capture, "--", any_python.path, "-c", code)
+        assert ran.returncode == 0, ran
+    told = strobe("diff", "-f", "json", *captures).json()
+    sums = [sum(told[side]["sums"]["cpu_s"].values()) for side in ("before", "after")]
+    assert told["scale"] == 1 and sums[0] - sums[1] == pytest.approx(0.2, abs=0.05), (told["scale"], sums)
+    assert strobe("diff", "-f", "json", "--scale", *captures).json()["scale"] > 1
+    harness.assert_refuses(strobe("diff", "--scale", "--as-is", *captures), harness.USAGE)
+
+
 def test_control_of_what_is_not_under_strobe(any_python):
     harness.assert_refuses(strobe("start", 2**22 + 1), harness.NO_PROCESS)
     for arguments in (["start"], ["stop", "x"], ["stop", 1, 2]):
@@ -596,8 +610,10 @@ def test_help_names_the_commands():
 
 
 def test_a_child_without_the_agent_is_said(any_python, tmp_path):
-    """One whose environment was emptied: its waiting is seen, from outside."""
-    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(0.3)'], env={})"
+    """One whose environment was emptied: its waiting is seen, from outside.
+
+    strobe takes 0.2 s to know; the child lives for ten times that, as the machine may be busy."""
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(2)'], env={})"
     result = strobe("run", "--no-capture", "--", any_python.path, "-c", code, cwd=tmp_path)
     assert result.returncode == 0
     said = [line for line in result.stderr.splitlines() if line.startswith("strobe: ")]

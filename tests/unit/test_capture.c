@@ -15,6 +15,17 @@
 
 #include <cmocka.h>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAS_ADDRESS_SANITIZER true
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define HAS_ADDRESS_SANITIZER true
+#endif
+#ifndef HAS_ADDRESS_SANITIZER
+#define HAS_ADDRESS_SANITIZER false
+#endif
+
 enum { MAX_SAMPLES = 200000, SECOND_NS = 1000000000 };
 
 /* What a capture told, with the names of stacks spelled out as "a;b;c". */
@@ -437,6 +448,40 @@ static void test_an_epoch_bounds_the_tables(void **state) {
     memory_release(&memory);
 }
 
+static size_t resident_bytes(void) {
+    unsigned long pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "re");
+    assert_non_null(statm);
+    assert_int_equal(fscanf(statm, "%*u %lu", &pages), 1);
+    (void)fclose(statm);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* However long it samples, and however much it sees that it has not seen before: half an hour of a program that does
+ * nothing twice. */
+static void test_the_writers_memory_is_bounded(void **state) {
+    (void)state;
+    enum { LOOKS = 800000, GROWTH_BYTES = 2 << 20 };
+    struct capture_writer *writer = NULL;
+    uint32_t thread = 0;
+    size_t settled_bytes = 0;
+    assert_int_equal(capture_writer_open("/dev/null", NULL, &writer, NULL), STATUS_OK);
+    assert_int_equal(capture_add_process(writer, &(struct capture_process){.pid = 1}), STATUS_OK);
+    assert_int_equal(capture_add_thread(writer, &(struct capture_thread){.native_id = 1}, &thread), STATUS_OK);
+    for (unsigned i = 0; i < LOOKS; i++) {
+        write_at(writer, chain(writer, i), 5000000000 + (uint64_t)i * 2000000, 2000000);
+        if (i == LOOKS / 3)
+            settled_bytes = resident_bytes();
+    }
+    size_t end_bytes = resident_bytes();
+    assert_true(capture_writer_epoch(writer) >= LOOKS / 70000);
+    assert_int_equal(capture_writer_close(writer, NULL), STATUS_OK);
+    print_message("# %zu KiB, %zu KiB\n", settled_bytes >> 10, end_bytes >> 10);
+    /* What AddressSanitizer keeps of what was freed is not the writer's. */
+    if (!HAS_ADDRESS_SANITIZER)
+        assert_true(end_bytes <= settled_bytes + GROWTH_BYTES);
+}
+
 static void test_a_table_has_an_end_within_an_epoch_too(void **state) {
     (void)state;
     struct capture_memory memory;
@@ -618,6 +663,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_damaged_byte_costs_its_chunk, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_records_that_speak_of_what_is_lost_are_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_an_epoch_bounds_the_tables, set_up, tear_down),
+        cmocka_unit_test(test_the_writers_memory_is_bounded),
         cmocka_unit_test(test_a_table_has_an_end_within_an_epoch_too),
         cmocka_unit_test(test_ids_that_were_never_given_are_refused),
         cmocka_unit_test(test_a_full_disk_ends_it_with_a_whole_chunk),
