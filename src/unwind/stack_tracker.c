@@ -281,7 +281,12 @@ static void judge_speed(struct stack_tracker *tracker, uint64_t copy_ticks, size
     uint64_t usual_ticks = tracker->usual_ticks != 0 ? tracker->usual_ticks : ticks;
     uint64_t step = usual_ticks / (FIRST_SPEED_STEP + tracker->timed_looks) + 1;
     tracker->slow = ticks > usual_ticks + usual_ticks / 5;
-    tracker->quick = ticks <= usual_ticks && tracker->timed_looks >= UNTAUGHT_LOOKS;
+    /* What has to be read besides is of a later instant the longer all of it takes: that teaches only when all was
+     * quick. */
+    uint64_t whole_ticks = tracker->whole_ticks != 0 ? tracker->whole_ticks : copy_ticks;
+    uint64_t whole_step = whole_ticks / (FIRST_SPEED_STEP + tracker->timed_looks) + 1;
+    tracker->quick = copy_ticks <= whole_ticks && ticks <= usual_ticks && tracker->timed_looks >= UNTAUGHT_LOOKS;
+    tracker->whole_ticks = copy_ticks > whole_ticks ? whole_ticks + whole_step : whole_ticks - whole_step;
     tracker->usual_ticks = ticks > usual_ticks ? usual_ticks + step : usual_ticks - step;
     tracker->timed_looks += FIRST_SPEED_STEP + tracker->timed_looks < LAST_SPEED_STEP;
 }

@@ -84,6 +84,7 @@ struct stack_tracker {
      * for its cache lines or strobe was interrupted, can be of two instants. So what such a copy shows must have been
      * seen in quick ones lately, else the thread is looked at again at once. */
     uint64_t usual_ticks; /* how long a copy takes for each piece: their median, about, in parts of a tick */
+    uint64_t whole_ticks; /* the same of all its pieces together */
     unsigned timed_looks; /* so many were timed, up to some tens */
     bool slow;            /* the last one took longer */
     bool quick;           /* it took no longer than half of them */

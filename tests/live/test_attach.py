@@ -313,9 +313,10 @@ def test_deep_stacks_of_new_code(python, tmp_path):
 def test_frames_larger_than_what_is_read_ahead(python, tmp_path):
     """What of a frame was not copied is not remembered, either (AddressSanitizer sees it for certain)."""
     with Target(python, "large_frames.py") as target:
-        seen = strobe(
-            "attach", "-d", "0.5", "-r", 5000, "-f", "json", "--all", "--no-capture", target.pid, cwd=tmp_path
-        ).json()
+        with attached(target, "-r", 5000, "-f", "json", "--all", "--no-capture", folder=tmp_path) as running:
+            target.await_cpu_time(target.pid, ticks=50)
+            running.process.send_signal(signal.SIGINT)
+            seen = running.json()
     assert function_of(seen, "large")["samples"] > 0
 
 
