@@ -351,15 +351,18 @@ static bool holds_generator(const struct walk *walk, size_t first) {
     return false;
 }
 
-/* Whether the frames from `first` on are what the top ran. Where generators are at other addresses each time they are
- * mostly read late, and the top may have gone round meanwhile; but where they have called something the chunks say
- * where the last of them is. */
+/* Whether the frames from `first` on are what the top ran. It may have gone round meanwhile and stand where it stood,
+ * only with other values; but where they have called something the chunks say where the last of them is. A frame
+ * of 3.13 and before says itself that it has called; those of 3.14 on, and all where generators are at other addresses
+ * each time and mostly read late, must not have changed at all. */
 static bool ran_them(const struct walk *walk, size_t first, bool late, bool has_callee) {
+    const struct layout *layout = walk->layout;
     if (walk->top == SIZE_MAX || walk->tracker->paused)
         return true;
-    if (!walk->layout->free_threaded)
-        return !late && still_waits(walk);
-    return (has_callee ? still_waits(walk) : is_unchanged(walk)) && (!late || holds_generator(walk, first));
+    bool tells = has_callee || !(layout->free_threaded || layout->tagged_refs);
+    if (!(tells ? still_waits(walk) : is_unchanged(walk)))
+        return false;
+    return !late || (layout->free_threaded && holds_generator(walk, first));
 }
 
 /* Whether the frames from `first` on can be vouched for. STATUS_NOT_FOUND: not, and they are taken off again. */

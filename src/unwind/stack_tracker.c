@@ -19,7 +19,7 @@ enum {
     MAX_CHUNK_BYTES = 1 << 20,
     /* What is new is found in the first attempt, and seen again in the next. */
     EASY_ATTEMPTS = 4,
-    TICKS_SCALE = 64,
+    USUAL_PIECES = 16,
     /* The thread state and its frame slot. */
     THREAD_PIECES = 2,
 };
@@ -273,20 +273,16 @@ static void remember(struct stack_tracker *tracker) {
         chunk_copies_remember(&tracker->copies, start, frames[known - 1].copied_end);
 }
 
-/* A copy of more pieces takes longer, and may: the chunks come first. The first copies take longer than any later one,
- * or are interrupted. So their median is looked for in large steps, and until it is found none of them was quick. */
+/* What is copied besides the chunks is of a later instant the longer all of it takes. So a copy is judged as a whole;
+ * only one of so many pieces that it would always pass for slow is allowed the more time. The first copies take longer
+ * than any later one, or are interrupted. So their median is looked for in large steps, and until it is found none of
+ * them was quick. */
 static void judge_speed(struct stack_tracker *tracker, uint64_t copy_ticks, size_t piece_count) {
-    uint64_t scaled_ticks = copy_ticks * TICKS_SCALE;
-    uint64_t ticks = piece_count == 1 ? scaled_ticks / 2 : scaled_ticks / (piece_count + 1);
+    uint64_t ticks = piece_count <= USUAL_PIECES ? copy_ticks : copy_ticks * USUAL_PIECES / piece_count;
     uint64_t usual_ticks = tracker->usual_ticks != 0 ? tracker->usual_ticks : ticks;
     uint64_t step = usual_ticks / (FIRST_SPEED_STEP + tracker->timed_looks) + 1;
     tracker->slow = ticks > usual_ticks + usual_ticks / 5;
-    /* What has to be read besides is of a later instant the longer all of it takes: that teaches only when all was
-     * quick. */
-    uint64_t whole_ticks = tracker->whole_ticks != 0 ? tracker->whole_ticks : copy_ticks;
-    uint64_t whole_step = whole_ticks / (FIRST_SPEED_STEP + tracker->timed_looks) + 1;
-    tracker->quick = copy_ticks <= whole_ticks && ticks <= usual_ticks && tracker->timed_looks >= UNTAUGHT_LOOKS;
-    tracker->whole_ticks = copy_ticks > whole_ticks ? whole_ticks + whole_step : whole_ticks - whole_step;
+    tracker->quick = ticks <= usual_ticks && tracker->timed_looks >= UNTAUGHT_LOOKS;
     tracker->usual_ticks = ticks > usual_ticks ? usual_ticks + step : usual_ticks - step;
     tracker->timed_looks += FIRST_SPEED_STEP + tracker->timed_looks < LAST_SPEED_STEP;
 }

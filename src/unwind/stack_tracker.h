@@ -83,8 +83,7 @@ struct stack_tracker {
     /* The thread runs on while it is copied, and a copy that took longer than most, because the processors contended
      * for its cache lines or strobe was interrupted, can be of two instants. So what such a copy shows must have been
      * seen in quick ones lately, else the thread is looked at again at once. */
-    uint64_t usual_ticks; /* how long a copy takes for each piece: their median, about, in parts of a tick */
-    uint64_t whole_ticks; /* the same of all its pieces together */
+    uint64_t usual_ticks; /* how long a copy takes: their median, about */
     unsigned timed_looks; /* so many were timed, up to some tens */
     bool slow;            /* the last one took longer */
     bool quick;           /* it took no longer than half of them */

@@ -1,8 +1,8 @@
 """The interpreters' own regression tests under `strobe run`: what passes alone passes with the agent.
 
-Only those that have to do with what the agent touches (signals, threads, processes, code objects), and only on the
-newest interpreter of each kind, two modules at a time: a minute for each on two quiet cores. AGENT_REGRESSION=all runs more of them
-on every interpreter, which takes hours.
+Only those that have to do with what the agent touches (signals, threads, processes, sockets, code objects, the C API), and
+only on the newest interpreter of each kind, two modules at a time: three minutes for each on two quiet cores.
+AGENT_REGRESSION=all runs more of them on every interpreter, which takes hours.
 """
 
 import json
@@ -18,13 +18,14 @@ from harness import strobe
 ALL = os.environ.get("AGENT_REGRESSION") == "all"
 MODULES = """
     test_signal test_threadsignals test_threading test_fork1 test_subprocess test_faulthandler test_eintr test_gc test_code
+    test_asyncio test_multiprocessing_fork test_socket test_capi test_embed
 """.split()
 if ALL:
     MODULES += """
-        test_asyncio test_multiprocessing_fork test_multiprocessing_spawn test_concurrent_futures test_socket test_capi
-        test_embed test_posix test_sys test_exceptions test_generators test_coroutines
+        test_multiprocessing_spawn test_concurrent_futures test_posix test_sys test_exceptions test_generators
+        test_coroutines
     """.split()
-TIMEOUT_S = 7200 if ALL else 270
+TIMEOUT_S = 7200 if ALL else 900
 # Of a module: as regrtest says that it has finished.
 FINISHED = re.compile(r"\[ *\d+/\d+(?:/\d+)?\] (test_\w+) (.+)")
 GOOD = ("passed", "skipped", "run no tests", "ran no tests")

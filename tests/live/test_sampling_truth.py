@@ -18,6 +18,9 @@ SECONDS = 0.6
 # room to spare: that many are those of a fraction of a second, in which most is still to be learned.
 FEW = 20
 IMPOSSIBLE = {True: 0.05, False: 0.005}
+# Two callers in turn that run different generators at the same address, each for a microsecond: what one runs is charged to the
+# other when copies take that long. Of 40 runs on 3.14 and 3.15 each, 36 had at most 3 in 3,000, and one had 579.
+IMPOSSIBLE_OPEN = 0.4
 # Before 3.11 callers are read after the pointer to the innermost frame; where they called is learned first.
 MISPLACED = {True: 0.4, False: 0.01}
 DROPPED = 0.1
@@ -69,7 +72,8 @@ def test_only_stacks_that_can_be(python, program):
     assert not stopped.misplaced, shorten(stopped.misplaced)
     if learns_slowly(python, program):
         return
-    allowed = max(FEW, IMPOSSIBLE[old] * running.total)
+    is_open = program in ("generators", "delegation") and python.at_least(3, 14)
+    allowed = max(FEW, (IMPOSSIBLE_OPEN if is_open else IMPOSSIBLE[old]) * running.total)
     assert sum(running.impossible.values()) <= allowed, shorten(running.impossible)
     assert sum(running.misplaced.values()) <= max(FEW, MISPLACED[old] * running.total), shorten(running.misplaced)
     assert running.dropped_share <= DROPPED, running.counters
