@@ -137,12 +137,23 @@ static enum status decode(struct code_cache *cache, const uint8_t *header, struc
     return read_linetable(cache, load_u64(header + fields->co_linetable), code);
 }
 
-static enum status read_header(struct code_cache *cache, struct memory *memory, remote_addr address, uint8_t *header) {
+/* A code object that was just made can have its names on pages that were copied before it was: nothing of it is read
+ * through a cache. */
+static enum status decode_live(struct code_cache *cache, const uint8_t *header, struct code *code) {
+    struct runtime *runtime = cache->runtime;
+    struct memory *objects = runtime->objects;
+    runtime->objects = runtime->live;
+    enum status status = decode(cache, header, code);
+    runtime->objects = objects;
+    return status;
+}
+
+static enum status read_header(struct code_cache *cache, remote_addr address, uint8_t *header) {
     /* All fields lie in it: debug_offsets_decode saw to that, the compiler for the tables. */
     size_t size_bytes = cache->runtime->layout.code.size;
     if (size_bytes > MAX_HEADER_BYTES)
         return STATUS_LIMIT;
-    return memory_read(memory, address, header, size_bytes);
+    return memory_read(cache->runtime->live, address, header, size_bytes);
 }
 
 /* Two code objects at one address that agree in all of this are the same source, or as good as that. */
@@ -159,7 +170,7 @@ static enum status read_code(struct code_cache *cache, remote_addr address, stru
     const struct layout *layout = &cache->runtime->layout;
     if (cache->arena.size_bytes > MAX_CACHE_BYTES)
         return STATUS_LIMIT;
-    TRY(read_header(cache, cache->runtime->objects, address, header));
+    TRY(read_header(cache, address, header));
     TRY(check_type(cache, load_u64(header + layout->object.ob_type)));
     struct code *code = arena_take(&cache->arena, sizeof *code);
     if (code == NULL)
@@ -168,9 +179,9 @@ static enum status read_code(struct code_cache *cache, remote_addr address, stru
     code->address = address;
     code->fingerprint = fingerprint_of(layout, header);
     code->checked_epoch = cache->epoch;
-    TRY(decode(cache, header, code));
+    TRY(decode_live(cache, header, code));
     /* It may have died meanwhile, and what was decoded last is then of its successor. */
-    TRY(read_header(cache, cache->runtime->live, address, header));
+    TRY(read_header(cache, address, header));
     if (fingerprint_of(layout, header) != code->fingerprint)
         return STATUS_TORN;
     code->serial = ++cache->last_serial;
@@ -187,7 +198,7 @@ static bool is_current(struct code_cache *cache, struct code *code) {
     if (code->checked_epoch == cache->epoch)
         return true;
     uint8_t header[MAX_HEADER_BYTES] = {0};
-    if (read_header(cache, cache->runtime->live, code->address, header) != STATUS_OK ||
+    if (read_header(cache, code->address, header) != STATUS_OK ||
         fingerprint_of(&cache->runtime->layout, header) != code->fingerprint) {
         cache->reused = REUSED_EPOCHS;
         cache->dead_count++;

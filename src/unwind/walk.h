@@ -1,5 +1,6 @@
 /* One walk over the copies of a thread's data stack, and what its parts share. Private to stack_tracker.c and the
- * walk's files: chunk_walk.c climbs from frame to frame in the copies, outside_walk.c adds those that lie elsewhere. */
+ * walk's files: chunk_walk.c climbs from frame to frame in the copies, outside_walk.c adds those that lie elsewhere
+ * (outside.h). */
 #ifndef STROBE_UNWIND_WALK_H
 #define STROBE_UNWIND_WALK_H
 

@@ -1,0 +1,58 @@
+/* Frames outside of the chunks of the data stack: generators, coroutines, and what the interpreter puts on the C stack.
+ * Private to the walk: outside_frames.c reads them, outside_rules.c says what can have run what, outside_judge.c what
+ * can be believed of it, outside_walk.c (walk.h's outside_*) puts it together. */
+#ifndef STROBE_UNWIND_OUTSIDE_H
+#define STROBE_UNWIND_OUTSIDE_H
+
+#include "unwind/walk.h"
+
+/* The frame at the address as it was read for this look; NULL when it was not. */
+const struct outside_frame *outside_find(const struct stack_tracker *tracker, remote_addr address);
+/* A frame outside of the chunk: read along with the copy, or on its own: *late is set. */
+enum status outside_read(const struct walk *walk, remote_addr address, struct frame *frame, uint64_t *executable,
+                         bool *late) MUST_USE;
+/* The place of a frame of a chunk among those that are read again, at the next look as well; NULL when there is no
+ * memory. */
+struct again *outside_runner_place(struct stack_tracker *tracker, const struct tracked_frame *runner);
+/* Whether the top was where it had been when the frames outside had been read: else they may belong to what has taken
+ * its place. */
+bool outside_still_waits(const struct walk *walk);
+/* The same, read now. */
+bool outside_waits_now(struct walk *walk);
+/* Whether the top had not changed at all by then. */
+bool outside_is_unchanged(const struct walk *walk);
+
+/* Whether the last of the frames so far, a generator, can have called the callee, which has these bytes. */
+bool outside_may_have_called(const struct walk *walk, const struct tracked_frame *callee, const uint8_t *bytes);
+/* Whether the top can have run the frame at index `first`. From 3.12 on there is a frame between where that is through
+ * C. */
+bool outside_may_have_run(const struct walk *walk, size_t first);
+/* Whether each of the frames from `first` on can have run the next. */
+bool outside_may_have_led(const struct walk *walk, size_t first);
+/* Where the frame of the generator is that a frame iterates over, if it is one: the object is still in the frame's
+ * stack, below a null in 3.15 (FOR_ITER_GEN and SEND_GEN, Python/bytecodes.c 3.12 to 3.15). 0 when that is not known.
+ */
+remote_addr outside_iterated(const struct walk *walk, const struct caller *frame);
+remote_addr outside_iterated_by_top(const struct walk *walk);
+/* Whether the top had the outermost of the generators from `first` on among its variables or on its stack. That says
+ * little where what is freed last is taken first, and the next generator has the address of the one before; mimalloc
+ * does that seldom. */
+bool outside_holds_generator(const struct walk *walk, size_t first);
+
+/* The instruction of the top. */
+int32_t outside_site(const struct walk *walk);
+/* What stands in seen_calls for a call by the top so far. Without a callee one looks only for what is above the very
+ * instruction, and what that is depends on whether the top has saved the extent of its stack. */
+uint32_t outside_key(const struct walk *walk, const struct tracked_frame *callee);
+/* Describes the frames from `first` on as the links of a call. */
+struct seen_call outside_describe(const struct walk *walk, size_t first, const struct tracked_frame *callee,
+                                  struct call_link links[SEEN_CALLS_MAX_LINKS]);
+/* Whether, for all that is known, it is to be noted what was seen above a top that still waits. In between it may have
+ * gone away and come back. What has not changed at all has hardly; but where looks are slow, hardly any top has not
+ * changed at all. */
+bool outside_is_noteworthy(const struct walk *walk);
+/* Whether the frames from `first` on can be vouched for; `late`: not all of them were read along. STATUS_NOT_FOUND:
+ * not, and they are taken off again. */
+enum status outside_judge(struct walk *walk, size_t first, bool late, const struct tracked_frame *callee) MUST_USE;
+
+#endif

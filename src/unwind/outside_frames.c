@@ -1,0 +1,167 @@
+#include "unwind/outside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    IDLE_LOOKS = 32,
+    /* Of frames outside of the chunks that may come back. Each costs as much as a look of which only the chunk is read.
+     */
+    MAX_SPARE = 6,
+};
+
+const struct outside_frame *outside_find(const struct stack_tracker *tracker, remote_addr address) {
+    for (size_t i = 0; i < tracker->outside_count; i++)
+        if (tracker->outside[i].place.address == address && tracker->outside[i].read)
+            return &tracker->outside[i];
+    return NULL;
+}
+
+/* What is to be read of a frame. */
+static size_t predict_bytes(const struct stack_tracker *tracker, const struct tracked_frame *frame) {
+    size_t size_bytes = frame_head_size(&tracker->runtime->layout);
+    if (frame->code != NULL && frame->code->frame_bytes > size_bytes)
+        size_bytes = frame->code->frame_bytes;
+    return size_bytes < FRAME_HEAD_MAX_BYTES ? size_bytes : FRAME_HEAD_MAX_BYTES;
+}
+
+struct again *outside_runner_place(struct stack_tracker *tracker, const struct tracked_frame *runner) {
+    size_t size_bytes = predict_bytes(tracker, runner);
+    if (tracker->again == NULL && (tracker->again = malloc(TRACKER_MAX_AGAIN * sizeof tracker->again[0])) == NULL)
+        return NULL;
+    for (size_t i = 0; i < tracker->again_count; i++)
+        if (tracker->again[i].address == runner->address && tracker->again[i].size_bytes >= size_bytes)
+            return &tracker->again[i];
+    if (tracker->again_count == TRACKER_MAX_AGAIN)
+        tracker->again_count = 0;
+    struct again *again = &tracker->again[tracker->again_count++];
+    again->address = runner->address;
+    again->size_bytes = size_bytes;
+    again->read = false;
+    return again;
+}
+
+/* Reads a frame outside of the chunk on its own, and the top after it. */
+static enum status read_late(const struct walk *walk, struct outside_frame *own) {
+    struct stack_tracker *tracker = walk->tracker;
+    struct memory_piece pieces[2] = {{own->place.address, own->bytes, own->place.size_bytes}};
+    struct again *again =
+        walk->top != SIZE_MAX ? outside_runner_place(tracker, &tracker->stack.frames[walk->top]) : NULL;
+    if (again != NULL)
+        pieces[1] = (struct memory_piece){again->address, again->bytes, again->size_bytes};
+    TRY(memory_read_pieces(tracker->runtime->live, pieces, again != NULL ? 2 : 1));
+    if (again != NULL)
+        again->read = true;
+    return STATUS_OK;
+}
+
+enum status outside_read(const struct walk *walk, remote_addr address, struct frame *frame, uint64_t *executable,
+                         bool *late) {
+    struct stack_tracker *tracker = walk->tracker;
+    struct outside_frame own = {.place = {.address = address, .size_bytes = sizeof own.bytes}, .read = true};
+    const struct outside_frame *known = outside_find(tracker, address);
+    const uint8_t *bytes = known != NULL ? known->bytes : own.bytes;
+    if (known == NULL && read_late(walk, &own) != STATUS_OK) {
+        own.place.size_bytes = frame_head_size(walk->layout);
+        TRY(read_late(walk, &own));
+    }
+    *late = *late || known == NULL;
+    if (known == NULL && tracker->outside_count < TRACKER_MAX_OUTSIDE)
+        TRY(stack_tracker_add_outside(tracker, &own));
+    *executable = load_u64(bytes + walk->layout->frame.f_executable);
+    return frame_decode(walk->layout, address, bytes, frame);
+}
+
+/* The top as it was when the frames outside had been read; NULL when it was not read then. */
+static const struct again *find_again(const struct walk *walk) {
+    const struct stack_tracker *tracker = walk->tracker;
+    remote_addr address = tracker->stack.frames[walk->top].address;
+    for (size_t i = 0; i < tracker->again_count && walk->top_bytes != NULL; i++)
+        if (tracker->again[i].read && tracker->again[i].address == address)
+            return &tracker->again[i];
+    return NULL;
+}
+
+bool outside_still_waits(const struct walk *walk) {
+    const struct stack_tracker *tracker = walk->tracker;
+    const struct layout_frame *fields = &walk->layout->frame;
+    if (walk->top == SIZE_MAX || tracker->paused)
+        return true;
+    const struct again *again = find_again(walk);
+    return again != NULL &&
+           load_u64(again->bytes + fields->f_executable) == load_u64(walk->top_bytes + fields->f_executable) &&
+           load_u64(again->bytes + fields->instr_ptr) == load_u64(walk->top_bytes + fields->instr_ptr) &&
+           walk_is_running(walk, again->bytes) == walk_is_running(walk, walk->top_bytes);
+}
+
+bool outside_is_unchanged(const struct walk *walk) {
+    const struct again *again = find_again(walk);
+    if (again == NULL)
+        return false;
+    size_t size_bytes = walk_top_size(walk) < again->size_bytes ? walk_top_size(walk) : again->size_bytes;
+    return memcmp(again->bytes, walk->top_bytes, size_bytes) == 0;
+}
+
+bool outside_waits_now(struct walk *walk) {
+    struct stack_tracker *tracker = walk->tracker;
+    if (walk->top == SIZE_MAX || tracker->paused)
+        return true;
+    struct again *again = outside_runner_place(tracker, &tracker->stack.frames[walk->top]);
+    if (again == NULL)
+        return false;
+    again->read = memory_read(tracker->runtime->live, again->address, again->bytes, again->size_bytes) == STATUS_OK;
+    return outside_still_waits(walk);
+}
+
+/* The frame of a chunk that runs the frames outside at `index`. */
+static void predict_again(struct stack_tracker *tracker, size_t index) {
+    const struct tracked_frame *frames = tracker->stack.frames;
+    while (index > 0 && frames[index].end == 0)
+        index--;
+    if (frames[index].end != 0 && tracker->again_count < TRACKER_MAX_AGAIN)
+        (void)outside_runner_place(tracker, &frames[index]);
+}
+
+/* What was read along at one of the last looks and is not on the stack now: generators come and go, and mostly come
+ * back to the same addresses. Those that could not be read along are as good, save where addresses are not used again
+ * soon. */
+static size_t list_spare(const struct stack_tracker *tracker, struct outside_frame_place *places, size_t count) {
+    size_t listed = tracker->runtime->layout.free_threaded ? tracker->outside_planned : tracker->outside_count;
+    size_t on_stack = count;
+    for (size_t i = 0; i < listed && count < MAX_SPARE; i++) {
+        const struct outside_frame_place *place = &tracker->outside[i].place;
+        bool is_listed = place->idle_looks >= IDLE_LOOKS;
+        for (size_t k = 0; k < on_stack && !is_listed; k++)
+            is_listed = places[k].address == place->address;
+        if (is_listed)
+            continue;
+        places[count] = *place;
+        places[count++].idle_looks++;
+    }
+    return count;
+}
+
+enum status outside_predict(struct stack_tracker *tracker, size_t same) {
+    const struct tracked_stack *stack = &tracker->stack;
+    struct outside_frame_place places[TRACKER_MAX_OUTSIDE];
+    size_t count = 0;
+    for (size_t i = 0; i < tracker->again_count; i++)
+        tracker->again[i].read = false;
+    for (size_t i = stack->count; i-- > same && count < TRACKER_MAX_OUTSIDE;)
+        if (stack->frames[i].end == 0 && !stack->frames[i].assumed)
+            places[count++] = (struct outside_frame_place){.address = stack->frames[i].address,
+                                                           .size_bytes = predict_bytes(tracker, &stack->frames[i])};
+    if (count > 0)
+        tracker->again_count = 0;
+    for (size_t i = same; i < stack->count; i++)
+        if (count > 0 && stack->frames[i].end == 0 && !stack->frames[i].assumed)
+            predict_again(tracker, i);
+    count = list_spare(tracker, places, count);
+    tracker->outside_count = 0;
+    for (size_t i = 0; i < count; i++)
+        TRY(stack_tracker_add_outside(tracker, &(struct outside_frame){.place = places[i]}));
+    tracker->outside_planned = count;
+    if (count == 0)
+        tracker->again_count = 0;
+    return STATUS_OK;
+}

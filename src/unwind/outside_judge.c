@@ -1,0 +1,119 @@
+#include "unwind/outside.h"
+
+enum {
+    BELIEVED_TIMES = 3,
+    MAX_COUNTED = 1 << 10,
+    FEW_UNCHANGED = 4,
+};
+
+int32_t outside_site(const struct walk *walk) {
+    return walk->top != SIZE_MAX ? walk->tracker->stack.frames[walk->top].instruction_bytes : 0;
+}
+
+uint32_t outside_key(const struct walk *walk, const struct tracked_frame *callee) {
+    uint32_t path = walk->top != SIZE_MAX ? walk->tracker->stack.frames[walk->top].path : 0;
+    if (callee != NULL)
+        return seen_calls_key(path, callee->code->serial);
+    bool running = walk->top != SIZE_MAX && walk->top_bytes != NULL && walk_is_running(walk, walk->top_bytes);
+    return seen_calls_key(seen_calls_key(path, SEEN_CALLS_NO_CALLEE - running), (uint32_t)outside_site(walk));
+}
+
+struct seen_call outside_describe(const struct walk *walk, size_t first, const struct tracked_frame *callee,
+                                  struct call_link links[SEEN_CALLS_MAX_LINKS]) {
+    const struct tracked_frame *frames = walk->tracker->stack.frames;
+    size_t count = walk->count - first;
+    for (size_t i = 0; i < count && i < SEEN_CALLS_MAX_LINKS; i++)
+        links[i] = (struct call_link){frames[first + i].code, frames[first + i].instruction_bytes};
+    return (struct seen_call){.key = outside_key(walk, callee),
+                              .instruction_bytes = outside_site(walk),
+                              .link_count = (uint32_t)count,
+                              .links = links};
+}
+
+bool outside_is_noteworthy(const struct walk *walk) {
+    struct stack_tracker *tracker = walk->tracker;
+    if (!tracker->quick || tracker->paused)
+        return false;
+    if (walk->top == SIZE_MAX)
+        return true;
+    bool unchanged = outside_is_unchanged(walk);
+    tracker->waits++;
+    tracker->waits_unchanged += unchanged;
+    if (tracker->waits == MAX_COUNTED) {
+        tracker->waits /= 2;
+        tracker->waits_unchanged /= 2;
+    }
+    return unchanged || tracker->waits_unchanged * FEW_UNCHANGED < tracker->waits;
+}
+
+/* What is held of the frames outside between the top and this callee. */
+static struct doubt *find_doubt(const struct walk *walk, const struct tracked_frame *callee) {
+    struct stack_tracker *tracker = walk->tracker;
+    uint32_t key = outside_key(walk, callee);
+    for (size_t i = 0; i < TRACKER_DOUBTS; i++)
+        if (tracker->doubts[i].key == key)
+            return &tracker->doubts[i];
+    return NULL;
+}
+
+/* What is not known must be seen several times in a row: the thread may have come back to where it was meanwhile. */
+static enum status check_often(const struct walk *walk, const struct tracked_frame *callee) {
+    struct doubt *doubt = find_doubt(walk, callee);
+    if (doubt == NULL) {
+        doubt = &walk->tracker->doubts[walk->tracker->doubt_count++ % TRACKER_DOUBTS];
+        *doubt = (struct doubt){.key = outside_key(walk, callee)};
+    }
+    uint32_t path = seen_calls_key(walk->tracker->stack.frames[walk->count - 1].path, callee != NULL);
+    doubt->times = doubt->path == path ? doubt->times + 1 : 1;
+    doubt->path = path;
+    return doubt->times >= BELIEVED_TIMES ? STATUS_OK : STATUS_TORN;
+}
+
+/* Whether the frames from `first` on are what the top ran. It may have gone round meanwhile and stand where it stood,
+ * only with other values; but where they have called something the chunks say where the last of them is. A frame
+ * of 3.13 and before says itself that it has called; those of 3.14 on, and all where generators are at other addresses
+ * each time and mostly read late, must not have changed at all. */
+static bool ran_them(const struct walk *walk, size_t first, bool late, bool has_callee) {
+    const struct layout *layout = walk->layout;
+    if (walk->top == SIZE_MAX || walk->tracker->paused)
+        return true;
+    bool tells = has_callee || !(layout->free_threaded || layout->tagged_refs);
+    if (!(tells ? outside_still_waits(walk) : outside_is_unchanged(walk)))
+        return false;
+    return !late || (layout->free_threaded && outside_holds_generator(walk, first));
+}
+
+enum status outside_judge(struct walk *walk, size_t first, bool late, const struct tracked_frame *callee) {
+    struct stack_tracker *tracker = walk->tracker;
+    struct call_link links[SEEN_CALLS_MAX_LINKS];
+    struct seen_call call = outside_describe(walk, first, callee, links);
+    bool sure = ran_them(walk, first, late, callee != NULL),
+         known = seen_calls_knows(walk_calls(walk), &call, callee != NULL);
+    /* With a callee the chunks themselves say which frame called it. */
+    if (sure && (callee != NULL ? !tracker->slow : outside_is_noteworthy(walk)))
+        seen_calls_note(walk_calls(walk), &call, callee != NULL);
+    /* What runs by itself runs now. It need not have run then. */
+    if ((known && (sure || callee != NULL)) || tracker->paused) {
+        struct doubt *doubt = find_doubt(walk, callee);
+        if (doubt != NULL)
+            doubt->times = 0;
+        return STATUS_OK;
+    }
+    enum status status = STATUS_NOT_FOUND;
+    /* Below the outermost frame of a chunk nothing comes and goes while that is there. What is too much to be read
+     * along or never twice at one address is mostly late. */
+    if (sure ? !late || walk->top == SIZE_MAX : callee != NULL && tracker->insistent && outside_still_waits(walk))
+        status = check_often(walk, callee);
+    else if (seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, 0) == NULL)
+        status = STATUS_TORN;
+    if (status == STATUS_TORN) {
+        /* So that the next attempt can find all that is to be seen again, the walk goes on. */
+        if (walk->top != SIZE_MAX)
+            (void)outside_runner_place(tracker, &tracker->stack.frames[walk->top]);
+        walk->doubtful = true;
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK)
+        walk->count = first;
+    return status;
+}
