@@ -253,7 +253,7 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
         target->codes.reused -= target->codes.reused > 0;
         code_cache_start_epoch(&target->codes);
         for (size_t i = 0; i < target->thread_count; i++)
-            target_thread_check_codes(target->threads[i], &target->codes);
+            TRY(target_thread_check_codes(target->threads[i], &target->codes, target->sink, &target->counters));
         if (target->codes.size_bytes > MAX_CODE_BYTES || target->codes.dead_count > MAX_DEAD_CODE)
             TRY(forget_code(target));
     }

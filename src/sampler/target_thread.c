@@ -60,13 +60,6 @@ void target_thread_forget_stack(struct target_thread *thread) {
     thread->has_stack = false;
 }
 
-void target_thread_check_codes(struct target_thread *thread, struct code_cache *codes) {
-    if (is_current(&thread->tracker.stack, codes) && is_current(&thread->linked.stack, codes))
-        return;
-    target_thread_forget_stack(thread);
-    thread->wait.asleep_ns = 0;
-}
-
 static bool is_same_activity(const struct thread_activity *one, const struct thread_activity *other) {
     return one->switches == other->switches && one->cpu_ns == other->cpu_ns;
 }
@@ -402,6 +395,26 @@ enum status target_thread_end_sleep(struct target_thread *thread, struct sample_
     if (asleep_ns <= thread->sampled_ns)
         return STATUS_OK;
     return charge_wait(thread, sink, counters, asleep_ns);
+}
+
+/* Whether it has run since its activity was read last. */
+static bool has_moved(const struct target_thread *thread) {
+    struct thread_activity activity;
+    return thread->watch == NULL || thread_watch_activity(thread->watch, &activity) != STATUS_OK ||
+           !is_same_activity(&activity, &thread->activity);
+}
+
+enum status target_thread_check_codes(struct target_thread *thread, struct code_cache *codes, struct sample_sink *sink,
+                                      struct sample_counters *counters) {
+    if (is_current(&thread->tracker.stack, codes) && is_current(&thread->linked.stack, codes))
+        return STATUS_OK;
+    /* As long as it slept, it held its code: what has died since then did so because it went on. If it still sleeps,
+     * its stack is looked at anew, and is charged with the whole sleep. */
+    if (has_moved(thread))
+        TRY(target_thread_end_sleep(thread, sink, counters));
+    target_thread_forget_stack(thread);
+    thread->wait.asleep_ns = 0;
+    return STATUS_OK;
 }
 
 enum status target_thread_look_waiting(struct target_thread *thread, const struct thread_look *look) {

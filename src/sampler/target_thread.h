@@ -91,8 +91,10 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
 /* Forgets the stack at hand. */
 void target_thread_forget_stack(struct target_thread *thread);
 /* Holds the stack at hand, parts of which may be as they were for long, against the code objects that there are now;
- * what is of one that died and whose address another has taken is to be looked at anew. */
-void target_thread_check_codes(struct target_thread *thread, struct code_cache *codes);
+ * what is of one that died and whose address another has taken is to be looked at anew, after a sleep that is over was
+ * handed on. */
+enum status target_thread_check_codes(struct target_thread *thread, struct code_cache *codes, struct sample_sink *sink,
+                                      struct sample_counters *counters) MUST_USE;
 /* Hands on what is left of a thread's CPU time: before it ends. */
 enum status target_thread_end_work(struct target_thread *thread, struct sample_sink *sink,
                                    struct sample_counters *counters) MUST_USE;

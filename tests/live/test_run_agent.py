@@ -107,6 +107,32 @@ def test_waiting_of_each_function(python, run):
         assert told[name] / sum(told.values()) == pytest.approx(wait_s / sum(truth.values()), abs=share_bound), name
 
 
+CODE_THAT_DIES = """
+import time
+def run(source):
+    start = time.monotonic()
+    exec(compile(source, "made.py", "exec"), {"time": time})
+    return time.monotonic() - start
+def churn(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        run("def count(): return sum(range(1000))\\ncount()")
+churn(0.3)
+print(run("def rest(): time.sleep(0.5)\\nrest()"))
+churn(0.03)
+"""
+
+
+def test_waiting_of_code_that_dies(python, run, tmp_path):
+    """A sleep is told that is over when the code that slept is gone, and the program after it."""
+    (tmp_path / "x.py").write_text(CODE_THAT_DIES)
+    ran = run("--", python.path, "x.py")
+    missed_s = ran.report["samples"]["missed"] * WAIT_PERIOD_S
+    told = ran.functions("rest", "total_wait_s")
+    assert told == pytest.approx(float(ran.result.stdout), abs=4 * WAIT_PERIOD_S + missed_s)
+
+
+
 def weights_of(path):
     """{native id: seconds of all samples}, {native id: seconds by its clock} of the threads of a capture."""
     threads, weights, clocks = {}, {}, {}
