@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MAX_LINES = 1000000 };
@@ -202,12 +203,23 @@ enum status report_load_capture(struct profile *profile, const char *path, const
     return STATUS_OK;
 }
 
+enum status report_check_output(const struct report_options *options, const char *capture, struct error *error) {
+    struct stat from, to;
+    if (options->output == NULL || stat(options->output, &to) != 0 || stat(capture, &from) != 0 ||
+        !S_ISREG(to.st_mode) || from.st_dev != to.st_dev || from.st_ino != to.st_ino)
+        return STATUS_OK;
+    return error_set(error, STATUS_USAGE, "%s is the capture, which a report would replace: give -o another name",
+                     options->output);
+}
+
 static enum status load(struct profile *profile, const char *const *paths, size_t count,
                         const struct report_options *options, struct error *damage, struct error *error) {
     struct profile_load_options how = {.without_idle = leaves_out_idle(options),
                                        .with_samples = options->format != NULL && options->format->wants_samples};
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        TRY(report_check_output(options, paths[i], error));
         TRY(report_load_capture(profile, paths[i], &how, damage, error));
+    }
     return STATUS_OK;
 }
 

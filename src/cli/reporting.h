@@ -62,6 +62,10 @@ const char *report_complete_options(struct report_options *options);
 enum status report_check_measure(const struct report_options *options, const struct profile *profile,
                                  struct error *error) MUST_USE;
 
+/* STATUS_USAGE when the report would be written over this capture, which is there. */
+enum status report_check_output(const struct report_options *options, const char *capture,
+                                struct error *error) MUST_USE;
+
 /* What the attribution is to count. Borrows the options' globs. */
 struct attribute_options report_attribute_options(const struct report_options *options);
 /* Adds a capture to the profile. What is missing from it is no failure but lands in *damage; that nothing could be read

@@ -170,7 +170,10 @@ static enum status open_capture(struct sampling *sampling, const struct capture_
                          how->no_capture || how->capture != NULL
                              ? ""
                              : " (--capture FILE puts it elsewhere, --no-capture keeps none)");
-    return STATUS_OK;
+    status = report_check_output(&how->report, sampling->path, error);
+    if (status != STATUS_OK)
+        capture_writer_abandon(*writer);
+    return status;
 }
 
 void sampling_remove_capture(const struct sampling *sampling) {

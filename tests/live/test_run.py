@@ -179,6 +179,21 @@ def test_a_capture_that_cannot_be_written(any_python, run, tmp_path):
     assert re.fullmatch(r"strobe: cannot write \S+: .* \(--capture FILE puts it elsewhere, .*\)\n", result.stderr)
 
 
+def test_a_report_never_replaces_its_capture(run, tmp_path):
+    """Neither before the program runs, nor when a report is made later, under whatever name."""
+    line = r"strobe: \S+ is the capture, which a report would replace: give -o another name\n"
+    refused = run("--capture", "one", "-o", "./one", "--", "touch", "began", cwd=tmp_path)
+    assert refused.returncode == harness.USAGE and re.fullmatch(line, refused.stderr), refused
+    assert list(tmp_path.iterdir()) == []
+    assert run("--capture", "one", "-o", os.devnull, "--", "python3", "-c", "1", cwd=tmp_path).returncode == 0
+    before = (tmp_path / "one").read_bytes()
+    (tmp_path / "link.html").symlink_to("one")
+    for output in "one", "link.html":
+        result = harness.strobe("report", "one", "-o", output, cwd=tmp_path)
+        assert result.returncode == harness.USAGE and re.fullmatch(line, result.stderr), result
+        assert (tmp_path / "one").read_bytes() == before
+
+
 def test_a_dash_is_standard_output(any_python, run, tmp_path):
     result = run("--no-capture", "--quiet", "-o", "-", "--", any_python.path, "-c", BURN, cwd=tmp_path)
     assert result.returncode == 0 and "burn_here" in result.stdout, result.stderr
