@@ -63,10 +63,10 @@ class Report:
 def runner(folder):
     """A function that runs the code of a victim."""
 
-    def run_it(python, code, *options, status=0, env=None):
+    def run_it(python, code, *options, arguments=(), status=0, env=None):
         path, report = folder / "victim.py", folder / "report.json"
         path.write_text(HEAD + code)
-        command = ["run", "--no-capture", *options, "-o", report, "--", python.path, path]
+        command = ["run", "--no-capture", *options, "-o", report, "--", python.path, path, *arguments]
         result = strobe(*command, env={**os.environ, **SEED, **(env or {})}, cwd=folder)
         assert result.returncode == status, result
         return Report(json.loads(report.read_text()), path)

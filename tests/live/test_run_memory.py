@@ -1,6 +1,8 @@
 """`strobe run`: memory by line, held against what the program did. Sizes are primes, so that no sum comes about by chance."""
 
+import os
 import signal
+from pathlib import Path
 
 import numpy_packages
 import pytest
@@ -124,6 +126,43 @@ def test_killed(python, run):
     # mimalloc has size classes up to a quarter apart.
     taken = 31 * 1048583 * (1.25 if python.free_threaded else 1)
     assert 31 * 1048583 <= report.memory["peak_bytes"] <= taken + 16 * MIB
+
+
+OUT_OF_MEMORY = """
+with open(sys.argv[1] + "/cgroup.procs", "w") as file:
+    file.write(str(os.getpid()))
+kept = []
+while True:
+    kept.append(bytearray(1048583)) #kept
+"""
+
+
+@pytest.fixture
+def memory_group():
+    """A control group that may have no more than 256 MiB, of the first or the second version."""
+    for parent, limit in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
+        group = Path("/sys/fs/cgroup", parent, f"strobe-test-{os.getpid()}")
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / limit).write_text(str(256 * MIB))
+            yield group
+            return
+        except OSError:
+            continue
+        finally:
+            group.rmdir()
+    pytest.skip("no control group can be made here")
+
+
+def test_out_of_memory(any_python, run, memory_group):
+    """The kernel kills it: the line that took everything is there, with what the process had when it ended."""
+    report = run(any_python, OUT_OF_MEMORY, arguments=[memory_group], status=128 + signal.SIGKILL)
+    row = report.rows["kept"]
+    assert 240 * MIB < row["live_bytes"] < 257 * MIB and row["peak_bytes"] == row["live_bytes"]
+    assert 240 * MIB < report.memory["peak_bytes"] < 300 * MIB
 
 
 SUDDEN = """
