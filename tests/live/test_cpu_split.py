@@ -83,7 +83,8 @@ def run(tmp_path):
 
 
 def distance(percent, low, high):
-    """From an interval; below it is negative."""
+    """From an interval; below it is negative. The interval is measured, and may seem to lie below nothing."""
+    low, high = max(low, 0.0), max(high, 0.0)
     return min(0.0, percent - 100 * low) + max(0.0, percent - 100 * high)
 
 
