@@ -207,7 +207,7 @@ enum status target_follow_exec(struct target *target) {
     return lose(target);
 }
 
-/* The interpreter is gone: it ended, or the process became another program. */
+/* The interpreter is gone, or no thread is there: it ended, or the process became, or becomes, another program. */
 static enum status reopen(struct target *target, uint64_t now_ns) {
     struct error ignored = {0};
     if (target->lost && now_ns - target->reopened_ns < REOPEN_PERIOD_NS)
@@ -259,11 +259,12 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
     }
     size_t system_count = process_thread_count(target->process);
     if (system_count == 0)
-        return STATUS_NO_PROCESS;
-    if (target->list_stale || system_count != target->system_thread_count ||
-        now_ns - target->listed_ns >= target->list_period_ns)
-        return target_list_threads(target, now_ns);
-    return STATUS_OK;
+        return reopen(target, now_ns);
+    if (!target->list_stale && system_count == target->system_thread_count &&
+        now_ns - target->listed_ns < target->list_period_ns)
+        return STATUS_OK;
+    status = target_list_threads(target, now_ns);
+    return status == STATUS_NO_PROCESS ? reopen(target, now_ns) : status;
 }
 
 static const struct interp *interp_of(const struct target *target, const struct target_thread *thread) {
@@ -349,7 +350,7 @@ static enum status look_blocking(struct target *target, uint64_t now_ns) {
     TRY(read_threads_before_pause(target, now_ns));
     enum status status = process_pause(target->process, &ignored);
     if (status == STATUS_NO_PROCESS)
-        return status;
+        return reopen(target, now_ns);
     if (status != STATUS_OK) {
         target->counters.errors++;
         return STATUS_OK;

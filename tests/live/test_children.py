@@ -232,6 +232,67 @@ def test_children_outlive_the_process_attached_to(any_python, script, tmp_path):
     assert sampled.last_ns[child] > sampled.ends[target.pid]
 
 
+EXEC_OF_ANOTHER_THREAD = COMMON + """
+import threading
+def rest():
+    start = time.monotonic()
+    time.sleep(0.3)
+    os.write(1, f"rested {time.monotonic() - start} 0\\n".encode())
+if sys.argv[1:] == ["again"]:
+    rest()
+    os.waitpid(fork("child", 0.1), 0)
+    burn("after", 0.1)
+    sys.exit()
+def work():
+    burn("before", 0.1)
+    os.execv(sys.executable, [sys.executable, __file__, "again"])
+print("ready 0 0", flush=True)
+if sys.argv[1:] == ["attach"]: sys.stdin.readline()
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+
+
+def assert_went_on(words, capture, root, children=True):
+    """The program that a thread other than the first became, and its child, are there with what they say of themselves."""
+    said = {name: (first, second) for name, first, second in map(str.split, words.splitlines())}
+    child, rested_s = int(said["child"][0]), float(said["rested"][0])
+    assert said["before"][0] == said["after"][0] == said["child"][1] == str(root)
+    assert set(Sampled(capture).pids) == ({root, child} if children else {root})
+    told = {row["function"]: row for row in strobe("report", "-f", "json", capture).json()["functions"]}
+    burned = {name for name in told if name.startswith("burn_")}
+    assert burned == {"burn_before", "burn_after"} | ({"burn_child"} if children else set())
+    # What the process is now is looked for every 50 ms.
+    assert rested_s - 0.15 <= told["rest"]["total_wait_s"] <= rested_s + 0.02, told["rest"]
+
+
+@both_ways
+def test_an_exec_of_another_thread(python, script, how):
+    """It ends the first thread, but not the process."""
+    path = script(EXEC_OF_ANOTHER_THREAD)
+    capture = path.parent / "capture.strobe"
+    result = strobe("run", *how, "--capture", capture, "--", python.path, path, cwd=path.parent)
+    assert result.returncode == 0, result
+    (root,) = {int(line.split()[1]) for line in result.stdout.splitlines() if line.startswith("after ")}
+    assert_went_on(result.stdout, capture, root)
+
+
+@pytest.mark.parametrize("options", [[], ["--children"]], ids=["alone", "children"])
+def test_an_exec_of_another_thread_when_attached(any_python, script, options):
+    path = script(EXEC_OF_ANOTHER_THREAD)
+    capture = path.parent / "capture.strobe"
+    with Target(any_python, path, "attach") as target:
+        attach = [STROBE, "attach", *options, "--capture", capture, str(target.pid)]
+        with subprocess.Popen(attach, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+            assert b"sampling process" in running.stderr.readline()
+            target.send()
+            words = "\n".join(target.read_line() for _ in range(4))
+            _, errors = running.communicate(timeout=harness.TIMEOUT_S)
+            assert running.returncode == 0, errors
+    assert_went_on(words, capture, target.pid, children=options != [])
+
+
 def test_a_held_process_is_let_go(any_python, script):
     """Whether strobe ends by Ctrl-C or is killed, the program runs on, traced by nobody."""
     path = script(COMMON + "print('ready', flush=True)\nwhile True: burn('on', 0.01)\n")

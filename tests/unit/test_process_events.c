@@ -2,14 +2,17 @@
 #include "process/linux/events.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -219,12 +222,103 @@ static void test_those_that_live_already(void **state) {
     child_end(pid);
 }
 
+/* The first thread waits for the other, or ends before it does. */
+static void *become_a_command(void *unused) {
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it is each thread's own */
+    while (!shared->go)
+        (void)usleep(1000);
+    (void)execlp("sleep", "sleep", "1000", (char *)NULL);
+    return unused;
+}
+
+static void *outlive_the_first(void *unused) {
+    while (shared->go < 2)
+        (void)usleep(1000);
+    return unused;
+}
+
+static void wait_for_the_other(void *unused) {
+    pthread_t thread;
+    (void)pthread_create(&thread, NULL, become_a_command, unused);
+    child_ready();
+    (void)pthread_join(thread, NULL);
+}
+
+static void leave_the_other(void *unused) {
+    pthread_t thread;
+    (void)pthread_create(&thread, NULL, outlive_the_first, unused);
+    child_ready();
+    while (!shared->go)
+        (void)usleep(1000);
+    pthread_exit(NULL);
+}
+
+static void await_command(pid_t pid, const char *command) {
+    char path[32], text[32] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    while (strcmp(text, command) != 0) {
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        assert_non_null(fgets(text, sizeof text, file));
+        (void)fclose(file);
+    }
+}
+
+/* It ends the first thread, whose number the other has from then on. Looked at when all that is over. */
+static void follow_an_exec_of_another_thread(struct process_events *events, pid_t pid) {
+    shared->go = 1;
+    await_command(pid, "sleep\n");
+    struct process_event event = await_event(events);
+    assert_int_equal(event.kind, PROCESS_EXECED);
+    assert_int_equal(event.pid, pid);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    event = await_event(events);
+    assert_int_equal(event.kind, PROCESS_EXITED);
+    assert_int_equal(event.pid, pid);
+    if (process_events_complete(events))
+        assert_true(event.status_known && WTERMSIG(event.wait_status) == SIGKILL);
+    process_events_free(events);
+    child_end(pid);
+}
+
+static void test_an_exec_of_another_thread(void **state) {
+    (void)state;
+    pid_t pid = child_start(wait_for_the_other, NULL);
+    follow_an_exec_of_another_thread(open_events(pid), pid);
+}
+
+static void test_an_exec_of_another_thread_by_scan(void **state) {
+    (void)state;
+    pid_t pid = child_start(wait_for_the_other, NULL);
+    follow_an_exec_of_another_thread(open_scan(pid), pid);
+}
+
+/* A first thread that has ended is not the end; the last one's is. */
+static void test_a_first_thread_that_ends_first(void **state) {
+    (void)state;
+    pid_t pid = child_start(leave_the_other, NULL);
+    struct process_events *events = open_events(pid);
+    struct process_event event;
+    shared->go = 1;
+    child_await_state(pid, pid, "Z");
+    assert_int_equal(process_events_next(events, &event), STATUS_NOT_FOUND);
+    shared->go = 2;
+    event = await_event(events);
+    assert_int_equal(event.kind, PROCESS_EXITED);
+    assert_int_equal(event.pid, pid);
+    process_events_free(events);
+    child_end(pid);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_storm_of_forks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_command, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_command_by_scan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_those_that_live_already, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_exec_of_another_thread, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_exec_of_another_thread_by_scan, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_first_thread_that_ends_first, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,9 +12,16 @@
 enum { WATCHED_MAX = 1 << 20, QUEUE_MAX = 1 << 22, STAT_TEXT_BYTES = 1024 };
 
 /* The fields behind the command, counted from 3 (proc_pid_stat(5)). */
-enum { FIELD_STATE = 3, FIELD_PARENT = 4, FIELD_THREADS = 20, FIELD_START_TICKS = 22, FIELD_START_CODE = 26 };
+enum {
+    FIELD_STATE = 3,
+    FIELD_PARENT = 4,
+    FIELD_FLAGS = 9,
+    FIELD_THREADS = 20,
+    FIELD_START_TICKS = 22,
+    FIELD_START_CODE = 26,
+};
 
-bool events_read_stat(pid_t pid, struct process_stat *stat) {
+static bool read_stat(pid_t pid, struct process_stat *stat) {
     char name[32], text[STAT_TEXT_BYTES];
     (void)snprintf(name, sizeof name, "/proc/%d/stat", (int)pid);
     if (proc_read_text(AT_FDCWD, name, text, sizeof text) != STATUS_OK)
@@ -30,6 +37,8 @@ bool events_read_stat(pid_t pid, struct process_stat *stat) {
             stat->state = *word;
         else if (field == FIELD_PARENT)
             stat->parent_pid = (pid_t)value;
+        else if (field == FIELD_FLAGS)
+            stat->flags = (uint32_t)value;
         else if (field == FIELD_THREADS)
             stat->threads = value;
         else if (field == FIELD_START_TICKS)
@@ -38,6 +47,17 @@ bool events_read_stat(pid_t pid, struct process_stat *stat) {
             stat->start_code = value;
     }
     return field > FIELD_START_CODE;
+}
+
+bool events_read_stat(pid_t pid, struct process_stat *stat) {
+    /* One without threads was let go of as it was read: it is gone, or the thread that made an exec has its place. */
+    return read_stat(pid, stat) && (stat->threads > 0 || read_stat(pid, stat));
+}
+
+bool events_stat_ended(const struct process_stat *stat) {
+    /* A first thread that has ended is a zombie until the others have, too. */
+    struct proc_stat first = {.state = stat->state, .flags = stat->flags};
+    return proc_stat_ended(&first) && stat->threads <= 1;
 }
 
 /* The place of pid in the list, or where it belongs. */

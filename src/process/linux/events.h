@@ -30,11 +30,14 @@ struct process_events {
 struct process_stat {
     char state;
     pid_t parent_pid;
+    uint32_t flags; /* PF_* */
     uint64_t threads;
     uint64_t start_ticks;
     uint64_t start_code;
 };
 bool events_read_stat(pid_t pid, struct process_stat *stat);
+/* Whether the last of its threads has ended, or is about to. */
+bool events_stat_ended(const struct process_stat *stat);
 
 /* NULL when the process is not watched. Valid until the next watch or end. */
 struct watched *events_find(const struct process_events *events, pid_t pid);

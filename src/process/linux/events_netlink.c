@@ -80,7 +80,8 @@ enum status events_open_netlink(struct process_events *events) {
     return STATUS_OK;
 }
 
-/* A thread ended. Its process has ended when no other thread is left. */
+/* A thread ended. Its process has ended when no other thread is left; an exec ends the first thread, too, whose place
+ * the one that made it has then, alive. */
 static enum status take_exit(struct process_events *events, const struct proc_event *event) {
     struct watched *watched = events_find(events, event->event_data.exit.process_tgid);
     if (watched == NULL)
@@ -90,7 +91,7 @@ static enum status take_exit(struct process_events *events, const struct proc_ev
         watched->wait_status = (int)event->event_data.exit.exit_code;
     }
     struct process_stat stat;
-    if (!watched->leader_ended || (events_read_stat(watched->pid, &stat) && stat.threads > 1))
+    if (!watched->leader_ended || (events_read_stat(watched->pid, &stat) && !events_stat_ended(&stat)))
         return STATUS_OK;
     return events_end(events, watched, &watched->wait_status, event->timestamp_ns);
 }

@@ -16,14 +16,9 @@
 
 enum { CHILDREN_LIMIT_BYTES = 1 << 24, GENERATIONS_MAX = 64 };
 
-static bool process_ended(const struct process_stat *stat) {
-    /* A first thread that has ended is a zombie until the others have, too. */
-    return proc_state_ended(stat->state) && stat->threads <= 1;
-}
-
 static enum status begin_child(struct process_events *events, pid_t pid, pid_t parent_pid) {
     struct process_stat stat;
-    if (pid <= 0 || events_find(events, pid) != NULL || !events_read_stat(pid, &stat) || process_ended(&stat))
+    if (pid <= 0 || events_find(events, pid) != NULL || !events_read_stat(pid, &stat) || events_stat_ended(&stat))
         return STATUS_OK;
     return events_begin(events, pid, parent_pid, clock_monotonic_ns(), true);
 }
@@ -128,7 +123,7 @@ static enum status scan_watched(struct process_events *events) {
         if (there && watched->start_ticks == 0)
             watched->start_ticks = stat.start_ticks;
         other = there && stat.start_ticks != watched->start_ticks;
-        if (!there || other || process_ended(&stat))
+        if (!there || other || events_stat_ended(&stat))
             TRY(events_end(events, watched, watched->leader_ended ? &watched->wait_status : NULL, now_ns));
         else
             TRY(tell_exec(events, watched, stat.start_code, now_ns));

@@ -89,19 +89,19 @@ static pid_t surviving_thread(const struct process *process) {
         struct proc_stat stat = {0};
         (void)snprintf(name, sizeof name, "%s/stat", entry->d_name);
         if (entry->d_name[0] != '.' && proc_read_text(dirfd(directory), name, text, sizeof text) == STATUS_OK &&
-            proc_parse_stat(text, &stat) == STATUS_OK && !proc_state_ended(stat.state))
+            proc_parse_stat(text, &stat) == STATUS_OK && !proc_stat_ended(&stat))
             survivor = (pid_t)strtol(entry->d_name, NULL, 10);
     }
     (void)closedir(directory);
     return survivor;
 }
 
-/* Whether a zombie leader was one only while another thread made an exec, which then took its place. */
+/* Whether the leader ended only for another thread's exec, which then took its place. */
 static bool leader_is_replaced(const struct process *process) {
     struct proc_stat stat = {0};
     int64_t started_ns = held_now_ns();
     for (int turn = 0; surviving_thread(process) > 0 && held_now_ns() - started_ns < EXEC_PATIENCE_NS; turn++) {
-        if (read_stat(process, &stat) == STATUS_OK && !proc_state_ended(stat.state))
+        if (read_stat(process, &stat) == STATUS_OK && !proc_stat_ended(&stat))
             return true;
         held_wait_a_little(turn);
     }
@@ -208,7 +208,8 @@ pid_t process_own_pid(const struct process *process) {
 
 bool process_alive(const struct process *process) {
     struct proc_stat stat = {0};
-    return read_stat(process, &stat) == STATUS_OK && !proc_stat_ended(&stat);
+    bool there = read_stat(process, &stat) == STATUS_OK && !proc_stat_ended(&stat);
+    return there || leader_is_replaced(process);
 }
 
 /* In a PID namespace within strobe's, threads have other numbers here. */
