@@ -436,6 +436,9 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
     thread->sampled.cpu_ns = now.cpu_ns - thread->cpu_start_ns;
     thread->has_stack = false;
     bool runs = thread->run == THREAD_RUNNING;
+    /* Where its clocks are not to be had, what is found running has been since the last look. */
+    if (runs && !thread->activity_known && look->now_ns > thread->wait.from_ns)
+        thread->wait.charged_ns = look->now_ns - thread->wait.from_ns;
     bool delayed = now.delay_ns - thread->wait.charged_delay_ns >= LEAST_DELAY_NS;
     bool worked = untold_cpu(thread) > 0;
     if (runs && !delayed && !worked)

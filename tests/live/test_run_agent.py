@@ -107,6 +107,37 @@ def test_waiting_of_each_function(python, run):
         assert told[name] / sum(told.values()) == pytest.approx(wait_s / sum(truth.values()), abs=share_bound), name
 
 
+NO_SCHEDSTAT = """
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int openat(int folder, const char *path, int flags, int mode) {
+    size_t length = strlen(path);
+    if (length > 10 && strcmp(path + length - 10, "/schedstat") == 0) {
+        errno = ENOENT;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, folder, path, flags, mode);
+}
+int openat64(int folder, const char *path, int flags, int mode) { return openat(folder, path, flags, mode); }
+"""
+
+
+def test_running_is_not_waiting_where_the_kernel_tells_no_clocks(any_python, run, tmp_path):
+    """As where it was built without them: a look that finds a thread running counts, instead."""
+    (tmp_path / "hide.c").write_text(NO_SCHEDSTAT)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "hide.so", tmp_path / "hide.c"], check=True)
+    (tmp_path / "x.py").write_text(BURN + "def rest(): time.sleep(0.3)\nburn(0.5)\nrest()\nburn(0.5)\nrest()\n")
+    environment = dict(os.environ, LD_PRELOAD=str(tmp_path / "hide.so"))
+    ran = run("--", any_python.path, "x.py", env=environment)
+    # A burn that waits for a processor is one that runs, by its state.
+    missed_s = ran.report["samples"]["missed"] * WAIT_PERIOD_S
+    assert ran.functions("rest", "total_wait_s") == pytest.approx(0.6, abs=6 * WAIT_PERIOD_S + missed_s)
+    assert ran.functions("burn", "total_wait_s") <= 6 * WAIT_PERIOD_S + missed_s
+
+
 CODE_THAT_DIES = """
 import time
 def run(source):
