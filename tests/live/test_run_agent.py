@@ -130,12 +130,32 @@ def test_running_is_not_waiting_where_the_kernel_tells_no_clocks(any_python, run
     (tmp_path / "hide.c").write_text(NO_SCHEDSTAT)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "hide.so", tmp_path / "hide.c"], check=True)
     (tmp_path / "x.py").write_text(BURN + "def rest(): time.sleep(0.3)\nburn(0.5)\nrest()\nburn(0.5)\nrest()\n")
-    environment = dict(os.environ, LD_PRELOAD=str(tmp_path / "hide.so"))
+    environment = dict(os.environ, LD_PRELOAD=" ".join(filter(None, [os.environ.get("LD_PRELOAD"), str(tmp_path / "hide.so")])))
     ran = run("--", any_python.path, "x.py", env=environment)
     # A burn that waits for a processor is one that runs, by its state.
     missed_s = ran.report["samples"]["missed"] * WAIT_PERIOD_S
     assert ran.functions("rest", "total_wait_s") == pytest.approx(0.6, abs=6 * WAIT_PERIOD_S + missed_s)
     assert ran.functions("burn", "total_wait_s") <= 6 * WAIT_PERIOD_S + missed_s
+
+
+JUMPS = BURN + """
+import ctypes
+def torn(): return ctypes.PyDLL(sys.argv[1]).jumps(ctypes.c_double(0.5))
+def after(): burn(0.3)
+jumps = torn()
+after()
+print(jumps)
+"""
+
+
+def test_handlers_that_jump(python, run, tmp_path):
+    """Out of whatever they interrupt: were that the agent's own handler, the thread would not be sampled any more."""
+    library = tmp_path / "jumps.so"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, harness.TARGETS / "jumps.c"], check=True)
+    (tmp_path / "x.py").write_text(JUMPS)
+    ran = run("--", python.path, "x.py", library)
+    assert int(ran.result.stdout) > 100
+    assert ran.functions("after", "total_cpu_s") == pytest.approx(0.3, abs=3 * TICK_S)
 
 
 CODE_THAT_DIES = """
