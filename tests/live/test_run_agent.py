@@ -130,7 +130,8 @@ def test_running_is_not_waiting_where_the_kernel_tells_no_clocks(any_python, run
     (tmp_path / "hide.c").write_text(NO_SCHEDSTAT)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "hide.so", tmp_path / "hide.c"], check=True)
     (tmp_path / "x.py").write_text(BURN + "def rest(): time.sleep(0.3)\nburn(0.5)\nrest()\nburn(0.5)\nrest()\n")
-    environment = dict(os.environ, LD_PRELOAD=" ".join(filter(None, [os.environ.get("LD_PRELOAD"), str(tmp_path / "hide.so")])))
+    preloaded = filter(None, [os.environ.get("LD_PRELOAD"), str(tmp_path / "hide.so")])
+    environment = dict(os.environ, LD_PRELOAD=" ".join(preloaded))
     ran = run("--", any_python.path, "x.py", env=environment)
     # A burn that waits for a processor is one that runs, by its state.
     missed_s = ran.report["samples"]["missed"] * WAIT_PERIOD_S
