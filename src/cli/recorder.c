@@ -433,8 +433,8 @@ struct sample_sink *recorder_sink(struct recorder *recorder) {
 
 static void warn_of_unwatched(const struct recorder *recorder) {
     if (recorder->unwatched > 0)
-        cli_say("of %" PRIu64 " %s it is not known all the time when they ran or waited: strobe may not open enough "
-                "files ('ulimit -n' says how many; each thread takes three)",
+        cli_say("too many open files: when %" PRIu64 " %s ran and when waited is not known, or not all of it; raise "
+                "'ulimit -Hn' (a thread takes 3 files)",
                 recorder->unwatched, recorder->unwatched == 1 ? "thread" : "threads");
 }
 

@@ -323,11 +323,8 @@ static enum status list_interp(struct listing *listing) {
     TRY(read_names(listing));
     for (size_t i = 0; i < target->thread_count; i++) {
         struct target_thread *thread = target->threads[i];
-        if (!is_listed_here(listing, thread))
-            continue;
-        if (thread->watch == NULL)
-            watch_thread(listing, thread);
-        TRY(rename_thread(listing, thread));
+        if (is_listed_here(listing, thread))
+            TRY(rename_thread(listing, thread));
     }
     /* A list that changes can lead by a thread twice. */
     for (size_t i = 0; i < listing->fresh_count && target->thread_count < MAX_SAMPLED_THREADS; i++)
@@ -373,6 +370,16 @@ static void plan_next_listing(struct target *target, const struct listing *listi
         target->list_period_ns = YOUNG_LIST_PERIOD_NS;
 }
 
+/* There are descriptors again when others have ended. */
+static void watch_unwatched(struct listing *listing) {
+    listing->no_files = false;
+    for (size_t i = 0; i < listing->target->thread_count; i++) {
+        struct target_thread *thread = listing->target->threads[i];
+        if (thread->listed && thread->watch == NULL)
+            watch_thread(listing, thread);
+    }
+}
+
 static enum status list_all(struct listing *listing) {
     struct target *target = listing->target;
     /* Before: what comes or goes meanwhile is noticed at the next look. */
@@ -409,6 +416,7 @@ enum status target_list_threads(struct target *target, uint64_t now_ns) {
     target->listed_once = true;
     if (!target->list_stale)
         TRY(end_unlisted(target));
+    watch_unwatched(&listing);
     plan_next_listing(target, &listing);
     return STATUS_OK;
 }
