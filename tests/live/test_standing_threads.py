@@ -97,7 +97,7 @@ def opened_tasks(calls):
 def test_a_listing_reads_what_is_new(python, script, tmp_path):
     calls = tmp_path / "calls"
     with Target(python, script(COMING)) as target:
-        command = ["strace", "-f", "-e", "trace=openat", "-o", calls, STROBE, "attach", "-r", 100, "-d", 1.5]
+        command = ["strace", "-f", "-e", "trace=openat", "-o", calls, STROBE, "attach", "-r", 100, "-d", 1]
         command += ["--quiet", "--no-capture", "-f", "json", "-o", tmp_path / "report", target.pid]
         subprocess.run([*map(str, command)], check=True, timeout=TIMEOUT_S, capture_output=True)
         target.send()
