@@ -15,6 +15,8 @@ static const uint64_t YOUNG_NS = 50 * NS_PER_MS;
 enum { MAX_SAMPLED_THREADS = 1 << 14 };
 /* The system's threads may be read again once, for those that were born meanwhile. */
 enum { MAX_SYSTEM_READINGS = 2 };
+/* So many thread states are read at a time. */
+enum { STATES_AHEAD = 64 };
 
 enum status target_end_thread(struct target *target, size_t index) {
     struct target_thread *thread = target->threads[index];
@@ -109,6 +111,14 @@ static struct target_thread *add_thread(struct target *target) {
     return thread;
 }
 
+/* Thread states that were read in one call, as the list was when it was read last. */
+struct states_ahead {
+    uint8_t bytes[STATES_AHEAD][THREAD_STATE_MAX_BYTES];
+    struct memory_piece pieces[STATES_AHEAD];
+    size_t count;
+    size_t next;
+};
+
 /* What one reading of the list has at hand to tell who the threads are. */
 struct listing {
     struct target *target;
@@ -122,6 +132,7 @@ struct listing {
     struct system_threads system; /* read when they are needed first */
     struct native_ids native_ids;
     unsigned system_readings;
+    struct states_ahead ahead;
     bool no_files;   /* there are no descriptors left */
     uint64_t unborn; /* the addresses of thread states that have run nothing yet, put together; 0: there are none */
     uint64_t now_ns;
@@ -264,17 +275,53 @@ static enum status rename_thread(struct listing *listing, struct target_thread *
     return listing->target->sink->thread_renamed(listing->target->sink, &thread->sampled);
 }
 
+/* From `address` on, those of threads that are known. None where one cannot be read: then they are read one by one. */
+static void read_ahead(struct listing *listing, remote_addr address) {
+    const struct target *target = listing->target;
+    struct states_ahead *ahead = &listing->ahead;
+    size_t span = thread_state_span(&target->runtime.layout), count = 0;
+    uint64_t thread = 0;
+    while (count < STATES_AHEAD && span <= THREAD_STATE_MAX_BYTES && map_get(&target->by_address, address, &thread)) {
+        ahead->pieces[count] = (struct memory_piece){address, ahead->bytes[count], span};
+        address = ((struct target_thread *)(uintptr_t)thread)->state.next;
+        count++;
+    }
+    ahead->next = 0;
+    ahead->count = count > 1 && memory_read_pieces(target->runtime.live, ahead->pieces, count) == STATUS_OK ? count : 0;
+}
+
+static bool is_ahead(const struct states_ahead *ahead, remote_addr address) {
+    return ahead->next < ahead->count && ahead->pieces[ahead->next].address == address;
+}
+
+/* *known: the thread that the state is of. Of one that is known, `frame` is not to be relied upon. */
+static enum status read_state(struct listing *listing, remote_addr address, struct thread_state *state,
+                              struct target_thread **known) {
+    struct target *target = listing->target;
+    struct states_ahead *ahead = &listing->ahead;
+    if (!is_ahead(ahead, address))
+        read_ahead(listing, address);
+    if (is_ahead(ahead, address)) {
+        thread_state_decode(&target->runtime.layout, address, ahead->bytes[ahead->next++], state);
+        *known = find_thread(target, state);
+        if (*known != NULL)
+            return STATUS_OK;
+    }
+    TRY(thread_state_read(&target->runtime, address, state));
+    *known = find_thread(target, state);
+    return STATUS_OK;
+}
+
 /* Marks the threads that are in the list, and gathers those that are new. */
 static enum status walk_list(struct listing *listing) {
     struct target *target = listing->target;
     remote_addr address = listing->interp->threads_head, left_behind = 0;
     listing->fresh_count = 0;
+    listing->ahead.count = 0;
     for (size_t i = 0; address != 0 && i < MAX_SAMPLED_THREADS; i++) {
         struct thread_state state;
         struct target_thread *known = NULL;
-        enum status status = thread_state_read(&target->runtime, address, &state);
-        if (status == STATUS_OK)
-            known = find_thread(target, &state);
+        enum status status = read_state(listing, address, &state, &known);
         if (status != STATUS_OK || state.interp != listing->interp->address || (known != NULL && known->listed) ||
             address == left_behind) {
             /* The list changed under our hands: the next look reads it again. */
@@ -286,6 +333,7 @@ static enum status walk_list(struct listing *listing) {
         address = state.next;
         if (known != NULL) {
             known->listed = true;
+            known->state.next = state.next;
         } else if (is_unborn(target, &state)) {
             listing->unborn ^= state.address;
         } else {
