@@ -13,8 +13,6 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define AGENT_NAME "libstrobe-agent.so"
-
 enum { LINE_BYTES = 256, MAX_SCRIPTS = 4 };
 
 #ifdef __x86_64__
@@ -124,7 +122,7 @@ enum status preload_find_agent(char *path, size_t capacity, struct error *error)
     char own[PATH_MAX];
     ssize_t size = readlink("/proc/self/exe", own, sizeof own - 1);
     if (size <= 0)
-        return error_set(error, STATUS_FAILED, "cannot find its agent, " AGENT_NAME ": /proc is not mounted");
+        return error_set(error, STATUS_FAILED, "cannot find its agent, " WIRE_AGENT_LIBRARY ": /proc is not mounted");
     own[size] = '\0';
     char *slash = strrchr(own, '/');
     if (slash != NULL)
@@ -132,13 +130,13 @@ enum status preload_find_agent(char *path, size_t capacity, struct error *error)
     /* Installed, it is found from where the program is, so that the whole may be moved. */
     static const char *const folders[] = {"", "/" STROBE_LIBRARY_FROM_PROGRAM};
     for (size_t i = 0; slash != NULL && i < sizeof folders / sizeof folders[0]; i++) {
-        int length = snprintf(path, capacity, "%s%s/" AGENT_NAME, own, folders[i]);
+        int length = snprintf(path, capacity, "%s%s/" WIRE_AGENT_LIBRARY, own, folders[i]);
         if (length > 0 && (size_t)length < capacity && access(path, R_OK) == 0)
             return STATUS_OK;
     }
     return error_set(error, STATUS_FAILED,
-                     "its agent, " AGENT_NAME ", is neither beside strobe nor in %s/" STROBE_LIBRARY_FROM_PROGRAM
-                     " (--no-agent does without)",
+                     "its agent, " WIRE_AGENT_LIBRARY
+                     ", is neither beside strobe nor in %s/" STROBE_LIBRARY_FROM_PROGRAM " (--no-agent does without)",
                      own);
 }
 

@@ -406,18 +406,19 @@ struct recorder *recorder_new(struct capture_writer *writer, const struct record
     struct recorder *recorder = calloc(1, sizeof *recorder);
     if (recorder == NULL)
         return NULL;
-    recorder->sink = (struct sample_sink){process_started,
-                                          process_ended,
-                                          thread_started,
-                                          thread_renamed,
-                                          thread_ended,
-                                          take_sample,
-                                          idle,
-                                          code_forgotten,
-                                          recorder_take_allocations,
-                                          recorder_take_memory,
-                                          process_described,
-                                          NULL};
+    recorder->sink = (struct sample_sink){
+        .process_started = process_started,
+        .process_ended = process_ended,
+        .thread_started = thread_started,
+        .thread_renamed = thread_renamed,
+        .thread_ended = thread_ended,
+        .sample = take_sample,
+        .idle = idle,
+        .code_forgotten = code_forgotten,
+        .allocations = recorder_take_allocations,
+        .memory = recorder_take_memory,
+        .process_described = process_described,
+    };
     recorder->writer = writer;
     recorder->options = *options;
     progress_start(&recorder->progress, options->progress);

@@ -254,7 +254,7 @@ static enum status find_bytecode(struct code_cache *cache, const struct code *co
     *address = code->bytecode;
     if (code->bytecode != 0)
         return STATUS_OK;
-    TRY(memory_read_u64(cache->runtime->objects, code->address + layout->code.co_code, address));
+    TRY(memory_read_u64(cache->runtime->live, code->address + layout->code.co_code, address));
     *address += layout->bytes.ob_sval;
     return STATUS_OK;
 }
@@ -262,7 +262,7 @@ static enum status find_bytecode(struct code_cache *cache, const struct code *co
 static enum status read_bytecode(struct code_cache *cache, const struct code *code, uint8_t *bytecode) {
     remote_addr address = 0;
     TRY(find_bytecode(cache, code, &address));
-    return memory_read(cache->runtime->objects, address, bytecode, code->bytecode_bytes);
+    return memory_read(cache->runtime->live, address, bytecode, code->bytecode_bytes);
 }
 
 static void make_steps(struct code_cache *cache, struct code *code, const uint8_t *bytecode) {

@@ -84,6 +84,8 @@ const struct mapping *mappings_find(const struct mappings *mappings, remote_addr
 
 /* Whether a file, told as struct mapping tells it, is mapped. False when that cannot be known. */
 bool process_maps_file(struct process *process, uint32_t device, uint64_t inode);
+/* Whether no file of this name, whatever its folder, is mapped. False when that cannot be known. */
+bool process_lacks_library(struct process *process, const char *name);
 /* Looks through all processes in PID namespaces below strobe's for the one that calls itself own_pid and has that file
  * mapped. STATUS_NO_PROCESS when there is none. */
 enum status process_find_by_mapping(pid_t own_pid, uint32_t device, uint64_t inode, struct process **process) MUST_USE;

@@ -306,10 +306,11 @@ void agent_memory_begin(struct agent_memory *memory, uint64_t now_ns) {
     memory->pass_ns = now_ns;
 }
 
-/* No line has it, but the sum does. */
-static enum status charge_lost(struct agent_memory *memory) {
+enum status agent_memory_charge_lost(struct agent_memory *memory, const struct wire_region *header) {
     struct sample_allocation *sums = NULL;
     uint32_t path = 0;
+    memory->lost_records = atomic_load_explicit(&header->lost_memory_records, memory_order_relaxed);
+    memory->lost_bytes = atomic_load_explicit(&header->lost_memory_bytes, memory_order_relaxed);
     if (memory->main == NULL || !is_plausible(memory->lost_bytes) || memory->lost_bytes <= memory->lost_told_bytes)
         return STATUS_OK;
     TRY(enter_mark(memory, SAMPLE_FRAME_LOST, &path));
@@ -327,9 +328,7 @@ static enum status look_at_header(struct agent_memory *memory, const struct wire
     uint64_t peak_bytes = atomic_load_explicit(&header->peak_bytes, memory_order_relaxed);
     uint64_t peak_ns = atomic_load_explicit(&header->peak_ns, memory_order_relaxed);
     memory->peak_id = atomic_load_explicit(&header->peak_id, memory_order_relaxed);
-    memory->lost_records = atomic_load_explicit(&header->lost_memory_records, memory_order_relaxed);
-    memory->lost_bytes = atomic_load_explicit(&header->lost_memory_bytes, memory_order_relaxed);
-    TRY(charge_lost(memory));
+    TRY(agent_memory_charge_lost(memory, header));
     if (is_plausible(peak_bytes) && peak_bytes > memory->peak_bytes) {
         memory->peak_bytes = peak_bytes;
         memory->peak_ns = peak_ns;

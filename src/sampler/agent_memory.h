@@ -58,6 +58,9 @@ bool agent_memory_knows_start(const struct agent_memory *memory, uint64_t starte
 
 /* The rings are read from here on. */
 void agent_memory_begin(struct agent_memory *memory, uint64_t now_ns);
+/* Charges the main thread, while it is known, with what records that were lost would have told: no line has it, but the
+ * sum does. Before that thread's sums are told for the last time, and at agent_memory_settle. */
+enum status agent_memory_charge_lost(struct agent_memory *memory, const struct wire_region *header) MUST_USE;
 /* Takes a record of memory, of which `record` is a private copy of size_bytes bytes. STATUS_DAMAGED when it is none. */
 enum status agent_memory_take(struct agent_memory *memory, struct agent_thread *thread,
                               const struct agent_reading *reading, const struct wire_record *record,

@@ -152,7 +152,9 @@ static enum status end_thread(struct agent_process *process, const struct agent_
     struct sample_sink *sink = reading->sink;
     process->threads[index] = NULL;
     enum status status = --process->thread_count == 0 ? agent_thread_take_unseen(thread, reading) : STATUS_OK;
-    enum status ended = agent_memory_tell_thread(&process->allocated, thread, sink);
+    enum status ended = agent_memory_charge_lost(&process->allocated, agent_region_header(process->region));
+    status = status == STATUS_OK ? ended : status;
+    ended = agent_memory_tell_thread(&process->allocated, thread, sink);
     status = status == STATUS_OK ? ended : status;
     ended = sink->thread_ended(sink, &thread->sampled);
     status = status == STATUS_OK ? ended : status;

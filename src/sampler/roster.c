@@ -3,6 +3,8 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/map.h"
+#include "process/process.h"
+#include "wire/region.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,7 @@ struct roster_process {
     struct sampled_process *sides[SIDES];
     bool seen[SIDES];
     bool missed; /* told of */
+    bool asked;  /* whether the agent's library is there */
     struct sample_counters counters[SIDES];
     struct roster_thread **threads;
     size_t thread_count, thread_capacity;
@@ -140,12 +143,24 @@ static enum status add_thread(struct roster_process *process, const struct sampl
                                 : STATUS_OK;
 }
 
+/* The dynamic linker has loaded the agent before there is a thread of Python's, or will not: what a short process uses
+ * need not wait for a region that never comes. */
+static void look_for_library(struct roster_process *process, struct sampled_process *outside) {
+    if (process->asked || process->sides[ROSTER_INSIDE] != NULL || outside->process == NULL)
+        return;
+    process->asked = true;
+    if (process_lacks_library(outside->process, WIRE_AGENT_LIBRARY))
+        outside->company = SAMPLE_COMPANY_NONE;
+}
+
 static enum status thread_started(struct sample_sink *sink, struct sampled_thread *told) {
     struct side *side = side_of(sink);
     struct sample_sink *behind = side->roster->sink;
     struct roster_process *process = told->process->receiver;
     struct roster_thread *thread = find_thread(process, told->native_id, side->index);
     bool is_new = thread == NULL;
+    if (side->index == ROSTER_OUTSIDE)
+        look_for_library(process, told->process);
     if (is_new)
         TRY(add_thread(process, told, &thread));
     thread->sides[side->index] = told;
@@ -323,6 +338,12 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
     process->seen[side->index] = true;
     told->receiver = process;
     merge_process(process, told);
+    /* It may be another program. */
+    if (side->index == ROSTER_OUTSIDE) {
+        told->company = SAMPLE_COMPANY_UNKNOWN;
+        process->undecided_ns = 0;
+        process->asked = false;
+    }
     note_company(process, clock_monotonic_ns());
     merge_library(process);
     return roster->sink->process_started(roster->sink, &process->merged);

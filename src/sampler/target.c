@@ -232,6 +232,9 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
         return STATUS_OK;
     target->interps_read_ns = now_ns;
     enum status status = target_read_interps(target);
+    /* One of several may have been freed just then. */
+    if (status != STATUS_OK && status != STATUS_FAILED)
+        status = target_read_interps(target);
     if (status == STATUS_FAILED)
         return status;
     /* The same program again may have everything where it was. */

@@ -39,11 +39,20 @@ static enum status add_interp(struct target *target, const struct interp *interp
     return STATUS_OK;
 }
 
+/* A main interpreter that was finalized and begun again may have the address that it had before, and so may its thread
+ * and its code; the modules go and come. Others come and go as the program likes. */
+static bool is_another_main(const struct interp *interp, remote_addr old_address, remote_addr old_modules) {
+    if (interp->address != old_address)
+        return old_address != 0;
+    return interp->modules != 0 && old_modules != 0 && interp->modules != old_modules;
+}
+
 enum status target_read_interps(struct target *target) {
     size_t old_count = target->interp_count, count = 0;
     remote_addr address = 0, left_behind = 0;
     /* The main interpreter is the oldest, the last in the list (Python/pystate.c). */
     remote_addr old_main = old_count > 0 ? target->interps[old_count - 1].address : 0;
+    remote_addr old_modules = old_count > 0 ? target->interps[old_count - 1].last_modules : 0;
     TRY(interp_first(&target->runtime, &address));
     while (address != 0 && count < MAX_INTERPRETERS) {
         struct interp interp;
@@ -54,11 +63,10 @@ enum status target_read_interps(struct target *target) {
         TRY(interp_read(&target->runtime, address, &interp));
         bool known = count < old_count && target->interps[count].address == address;
         bool same = known && target->interps[count].threads_head == interp.threads_head;
-        /* It may have the address that it had before, and so may its thread and its code; the modules go and come. */
-        remote_addr old_modules = known ? target->interps[count].last_modules : 0;
-        target->restarted |= interp.modules != 0 && old_modules != 0 && interp.modules != old_modules;
+        if (interp.next == 0)
+            target->restarted |= is_another_main(&interp, old_main, old_modules);
         /* One that is shutting down has none any more, and is the same for a while. */
-        interp.last_modules = interp.modules != 0 ? interp.modules : old_modules;
+        interp.last_modules = interp.modules != 0 ? interp.modules : interp.address == old_main ? old_modules : 0;
         if (count < target->interp_count)
             target->interps[count] = interp;
         else
@@ -67,7 +75,6 @@ enum status target_read_interps(struct target *target) {
         address = interp.next;
         count++;
     }
-    target->restarted |= old_main != 0 && count > 0 && target->interps[count - 1].address != old_main;
     target->list_stale |= count != old_count;
     target->interp_count = count;
     return STATUS_OK;

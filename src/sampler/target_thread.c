@@ -23,6 +23,8 @@ static const uint64_t GIL_PERIOD_NS = 4 * NS_PER_MS;
  * clocks are left out for so long, once it was seen to do that some times in a row. */
 static const uint64_t LAZY_PERIOD_NS = 40 * NS_PER_MS;
 enum { CONTENDING_TIMES = 4 };
+/* Of a thread that meets new code, the code that is known already is looked at again this often. */
+static const uint64_t CODES_PERIOD_NS = 2 * NS_PER_MS;
 /* What one long wait came to is told this often before it is over. */
 static const uint64_t SLEEP_PERIOD_NS = NS_PER_S;
 /* Of a thread that runs, the stack is read when others have kept it from running for so long. */
@@ -39,15 +41,20 @@ void target_thread_release(struct target_thread *thread) {
     thread->watch = NULL;
 }
 
-static bool is_current(struct tracked_stack *stack, struct code_cache *codes) {
-    size_t count = stack->known > stack->count ? stack->known : stack->count;
-    tracked_stack_restore(stack);
+static bool has_current_codes(const struct tracked_stack *stack, size_t count, struct code_cache *codes) {
     for (size_t i = 0; i < count; i++) {
         const struct code *old = stack->frames[i].code, *now = NULL;
         if (old != NULL && (code_cache_get(codes, old->address, &now) != STATUS_OK || now != old))
             return false;
     }
     return true;
+}
+
+/* With all that is remembered. */
+static bool is_current(struct tracked_stack *stack, struct code_cache *codes) {
+    size_t count = stack->known > stack->count ? stack->known : stack->count;
+    tracked_stack_restore(stack);
+    return has_current_codes(stack, count, codes);
 }
 
 void target_thread_forget_stack(struct target_thread *thread) {
@@ -295,18 +302,43 @@ static void put_collector(struct target_thread *thread) {
     thread->frames[thread->count++] = gc_frame;
 }
 
-static enum status read_frames(struct target_thread *thread, const struct thread_look *look, bool *consistent) {
-    bool linked = linked_tracker_supports(look->runtime);
+static struct tracked_stack *stack_of(struct target_thread *thread, const struct thread_look *look) {
+    return linked_tracker_supports(look->runtime) ? &thread->linked.stack : &thread->tracker.stack;
+}
+
+static enum status track(struct target_thread *thread, const struct thread_look *look) {
     thread->linked.paused = look->options->blocking;
     thread->tracker.paused = look->options->blocking;
-    enum status status = linked ? linked_tracker_look(&thread->linked, &thread->state, MAX_LINKED_ATTEMPTS)
-                                : stack_tracker_look(&thread->tracker, &thread->state, MAX_CHUNK_ATTEMPTS);
+    return linked_tracker_supports(look->runtime)
+               ? linked_tracker_look(&thread->linked, &thread->state, MAX_LINKED_ATTEMPTS)
+               : stack_tracker_look(&thread->tracker, &thread->state, MAX_CHUNK_ATTEMPTS);
+}
+
+/* Where code is met that was not before, some was made, and it may have been in the place of what has died: whether
+ * that is so with the stack at hand. */
+static bool has_dead_code(struct target_thread *thread, const struct thread_look *look) {
+    struct code_cache *codes = thread->tracker.codes;
+    if (codes->last_serial == thread->codes_serial || look->now_ns - thread->codes_checked_ns < CODES_PERIOD_NS)
+        return false;
+    const struct tracked_stack *stack = stack_of(thread, look);
+    thread->codes_checked_ns = look->now_ns;
+    thread->codes_serial = codes->last_serial;
+    code_cache_start_epoch(codes);
+    return !has_current_codes(stack, stack->count, codes);
+}
+
+static enum status read_frames(struct target_thread *thread, const struct thread_look *look, bool *consistent) {
+    enum status status = track(thread, look);
+    if (status == STATUS_OK && has_dead_code(thread, look)) {
+        target_thread_forget_stack(thread);
+        status = track(thread, look);
+    }
     *consistent = false;
     if (status == STATUS_TORN)
         return STATUS_OK;
     TRY(status);
     *consistent = true;
-    return take_tracked(thread, look, linked ? &thread->linked.stack : &thread->tracker.stack);
+    return take_tracked(thread, look, stack_of(thread, look));
 }
 
 /* Reads the stack. *taken is false when there is nothing to report: it was dropped and counted. */

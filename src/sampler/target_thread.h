@@ -22,9 +22,11 @@ struct target_thread {
     enum sample_gil gil;
     uint64_t run_checked_ns;
     uint64_t gil_checked_ns;
-    uint64_t sampled_ns;     /* when the last sample was taken, or watching began */
-    uint64_t cpu_start_ns;   /* of its CPU clock, when watching began */
-    uint64_t cpu_charged_ns; /* of the CPU time since, what samples have been charged with */
+    uint64_t codes_checked_ns; /* against what stands at their addresses, */
+    uint32_t codes_serial;     /* and the last that was known then */
+    uint64_t sampled_ns;       /* when the last sample was taken, or watching began */
+    uint64_t cpu_start_ns;     /* of its CPU clock, when watching began */
+    uint64_t cpu_charged_ns;   /* of the CPU time since, what samples have been charged with */
     uint64_t activity_read_ns;
     unsigned moves;                           /* so often in a row it had moved and was idle still */
     struct thread_activity activity_at_check; /* what it was when `run` was last read */

@@ -26,6 +26,8 @@
 
 #define WIRE_MAGIC UINT64_C(0x31474165626f7274) /* "trobeAg1" */
 #define WIRE_ENVIRONMENT_FOLDER "STROBE_AGENT_FOLDER"
+/* The agent's file. */
+#define WIRE_AGENT_LIBRARY "libstrobe-agent.so"
 /* The period of the CPU clocks in nanoseconds, decimal. */
 #define WIRE_ENVIRONMENT_PERIOD "STROBE_AGENT_PERIOD_NS"
 /* "perf": each thread has a perf event beside its CPU clock (--clock perf). */

@@ -76,6 +76,26 @@ def test_a_script_is_sampled(python, run, tmp_path):
     assert strobe("report", "-f", "json", capture, cwd=tmp_path).json() == document
 
 
+# Up to 3.9, `burn` has the address of code that the interpreter's start ran and dropped.
+IN_THE_PLACE_OF_OTHERS = """import os, sys, time
+def burn(s):
+    e=time.thread_time()+s
+    while time.thread_time()<e: pass
+before = time.process_time()
+burn(0.2)
+"""
+
+
+def test_no_code_is_taken_for_another(python, tmp_path):
+    (tmp_path / "x.py").write_text(IN_THE_PLACE_OF_OTHERS)
+    command = ["run", "--no-agent", "-r", 1000, "--no-capture", "-o", "report.json", "--", python.path, "x.py"]
+    assert strobe(*command, cwd=tmp_path).returncode == 0
+    files = json.loads((tmp_path / "report.json").read_text())["files"]
+    (lines,) = [file["lines"] for file in files if file["path"] == str(tmp_path / "x.py")]
+    samples = {row["line"]: row["samples"] for row in lines}
+    assert samples[4] > 0 and samples.get(6, 0) <= 3 + 0.05 * samples[4], samples
+
+
 @pytest.mark.parametrize("code,status", [("0", 0), ("3", 3), ("255", 255), ("'words'", 1), ("None", 0)])
 def test_exit_status(bare, code, status):
     result = bare(f"import sys; sys.exit({code})")

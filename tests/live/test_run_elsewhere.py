@@ -125,6 +125,26 @@ def test_a_child_without_the_agent(python, run, tmp_path):  # noqa: F811
     assert "was not loaded into process" in said and "sampled from outside" in said
 
 
+BRIEF = BURN + """
+before = time.process_time()
+burn(0.06)
+print(time.process_time() - before)
+"""
+
+
+def test_brief_children_without_the_agent(python, run, tmp_path):  # noqa: F811
+    """They have ended before it is clear that no agent will come."""
+    (tmp_path / "x.py").write_text(BRIEF)
+    code = "import subprocess, sys\nfor i in range(15): subprocess.run([sys.executable, 'x.py'], env={}, check=True)"
+    ran = run("--", python.path, "-c", code)
+    spent = [float(line) for line in ran.result.stdout.splitlines()]
+    # Of 60 ms, what a process uses after the last look at it is not seen, and it may be seen late; where it is at the
+    # first look it is charged for its start.
+    unseen_s = (2.5 * len(spent) + ran.report["samples"]["missed"]) * LOOK_S
+    assert sum(spent) - unseen_s <= ran.functions("burn", "total_cpu_s") <= sum(spent) + unseen_s
+    assert said_of(ran)
+
+
 def test_a_program_that_drops_the_agent(any_python, run, tmp_path):  # noqa: F811
     """It becomes the same interpreter again, without the agent's environment."""
     (tmp_path / "x.py").write_text(ALONE)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { STATUS_LIMIT_BYTES = 1 << 21 };
@@ -18,6 +19,24 @@ bool process_maps_file(struct process *process, uint32_t device, uint64_t inode)
         found = mappings.items[i].inode == inode && mappings.items[i].device == device;
     mappings_release(&mappings);
     return found;
+}
+
+/* " (deleted)" may follow. */
+static bool is_named(const char *path, const char *name) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && strncmp(slash + 1, name, strlen(name)) == 0;
+}
+
+bool process_lacks_library(struct process *process, const char *name) {
+    struct mappings mappings;
+    struct error ignored = {0};
+    bool found = false;
+    if (process_read_mappings(process, &mappings, &ignored) != STATUS_OK)
+        return false;
+    for (size_t i = 0; i < mappings.count && !found; i++)
+        found = is_named(mappings.items[i].path, name);
+    mappings_release(&mappings);
+    return !found;
 }
 
 /* Whether the process is called own_pid in a namespace of its own. */
