@@ -12,7 +12,7 @@ from harness import STROBE, TIMEOUT_S, Target, strobe
 
 # Of one thread, however many others come and go: to see what it is, and to watch it.
 OPENS_PER_THREAD = 4
-LEAST_BORN = 3 * OPENS_PER_THREAD
+LEAST_BORN = OPENS_PER_THREAD + 2
 
 COMING = """
 import sys, threading
