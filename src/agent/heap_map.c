@@ -124,9 +124,9 @@ static bool is_within(const void *address, struct extent extent) {
     return (uintptr_t)address - extent.start < extent.end - extent.start;
 }
 
-/* What the allocator maps is in its blocks. */
+/* What the allocator maps is in its blocks. A child that was made without libc's fork has the lock as it was. */
 static bool counts(const void *caller) {
-    return heap_on && begun && !is_within(caller, own) && !is_within(caller, allocators);
+    return heap_on && begun && !is_within(caller, own) && !is_within(caller, allocators) && heap_region() != NULL;
 }
 
 void heap_map_begin(const void *allocator) {
@@ -157,8 +157,11 @@ static void unlock(void) {
 
 void heap_map_forget(void) {
     heap_touched_forget();
-    if (atomic_exchange(&known.locked, false))
-        known.count = 0;
+    /* Whoever held it may just have given the old table back. */
+    if (atomic_exchange(&known.locked, false)) {
+        known.ranges = NULL;
+        known.count = known.capacity = 0;
+    }
 }
 
 static bool make_room(void) {

@@ -142,7 +142,8 @@ struct agent_thread_state agent_python_own_state(const struct agent_python *pyth
     /* What is the current state at this moment is there. */
     if (current != 0 && current == first && is_own(python, current))
         return (struct agent_thread_state){current, true};
-    bool first_readable = first != 0 && probe_readable(first, python->layout.thread.size) && is_own(python, first);
+    bool first_readable =
+        first != 0 && probe_readable(first, python->layout.thread.size) && is_own_if_readable(python, first);
     /* Another thread holds the GIL, or this one does with another state: in another interpreter, or after a swap. */
     if (current != 0 && current != first && is_own_if_readable(python, current))
         return (struct agent_thread_state){current, true};

@@ -5,9 +5,11 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -26,14 +28,47 @@ static bool file_may_be_as_large(uint64_t size_bytes) {
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (uint64_t)limit.rlim_cur >= size_bytes;
 }
 
-/* A system call that writes into a page says that there is no memory for it; writing there oneself is SIGBUS. */
-static enum status allocate_pages(uint8_t *bytes, size_t size_bytes) {
+/* Where the region is, with those of other processes. */
+static const char *shared_folder;
+
+/* The program wants shared memory, too, and in a container there is little of it (Docker: 64 MiB): half of it is left
+ * to others, or this much. */
+static const uint64_t PLENTY_BYTES = 256 << 20;
+
+static bool leaves_enough(size_t more_bytes) {
+    struct statfs info;
+    if (shared_folder == NULL || statfs(shared_folder, &info) != 0 || info.f_blocks == 0)
+        return true;
+    uint64_t free_bytes = (uint64_t)info.f_bavail * (uint64_t)info.f_bsize,
+             half_bytes = (uint64_t)info.f_blocks * (uint64_t)info.f_bsize / 2;
+    uint64_t left_bytes = free_bytes > more_bytes ? free_bytes - more_bytes : 0;
+    return left_bytes >= (half_bytes < PLENTY_BYTES ? half_bytes : PLENTY_BYTES);
+}
+
+/* A system call that writes into a page, here the signal mask, says that there is no memory for it; writing there
+ * oneself is SIGBUS. */
+static enum status populate(uint8_t *bytes, size_t size_bytes) {
     if (madvise(bytes, size_bytes, MADV_POPULATE_WRITE) == 0)
         return STATUS_OK;
-    for (size_t at = 0; at < size_bytes; at += PAGE_BYTES)
-        if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, bytes + at, 8) != 0)
+    for (size_t at = 0; at < size_bytes; at += PAGE_BYTES) {
+        if (syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, bytes + at, sizeof(uint64_t)) != 0)
             return STATUS_FAILED;
+        memset(bytes + at, 0, sizeof(uint64_t));
+    }
     return STATUS_OK;
+}
+
+static enum status allocate_pages(uint8_t *bytes, size_t size_bytes) {
+    if (!leaves_enough(size_bytes)) {
+        errno = ENOSPC;
+        return STATUS_FAILED;
+    }
+    if (populate(bytes, size_bytes) == STATUS_OK)
+        return STATUS_OK;
+    int error = errno;
+    (void)madvise(bytes, size_bytes, MADV_REMOVE);
+    errno = error;
+    return STATUS_FAILED;
 }
 
 /* The file with the lowest number that is not taken; -1 when there is none. */
@@ -92,7 +127,7 @@ static const char *describe_error(int error) {
     case ENOSPC:
     case EFAULT: /* madvise and others, of a page that cannot be had */
     case ENOMEM:
-        return "no memory is left to share (is /dev/shm full?)";
+        return "too little memory is left to share (is /dev/shm half full?)";
     default:
         return "memory cannot be shared";
     }
@@ -103,6 +138,7 @@ enum status region_make(const char *folder, uint32_t ring_bytes, struct wire_reg
     int file = make_file(folder, path);
     if (file < 0)
         return STATUS_FAILED;
+    shared_folder = folder;
     enum status status = map_file(file, ring_bytes, region);
     const char *reason = describe_error(errno);
     if (status != STATUS_OK && ftruncate(file, 0) == 0)

@@ -16,9 +16,9 @@ void region_forget(struct wire_region *region);
 void region_leave_reason(const char *folder, const char *reason);
 
 /* Makes sure that a ring is mapped, at *bytes (NULL: it is not yet), and that its memory is really there, so that
- * writing into it cannot fail. `below` is a ring that is mapped, `distance` rings below. Needs neither a path nor a
- * descriptor: the program may have changed its root or its user, or run out of descriptors. Async-signal-safe. Changes
- * errno. */
+ * writing into it cannot fail; not when too little would be left to the program. `below` is a ring that is mapped,
+ * `distance` rings below. Needs neither a path nor a descriptor: the program may have changed its root or its user, or
+ * run out of descriptors. Async-signal-safe. Changes errno. */
 enum status region_map_ring(uint8_t *below, uint32_t distance, uint32_t ring_bytes, uint8_t **bytes) MUST_USE;
 
 static inline uint8_t *region_first_ring(struct wire_region *region) {

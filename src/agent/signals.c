@@ -8,7 +8,9 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 typedef void signal_function(int, siginfo_t *, void *);
@@ -51,12 +53,24 @@ static void end_by_default(void) {
     syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), AGENT_SIGNAL);
 }
 
+static const uint64_t MASK = UINT64_C(1) << (AGENT_SIGNAL - 1);
+
+/* With the signals held back that would be without the agent. */
+static void call(signal_function *function, int number, siginfo_t *info, void *context) {
+    const ucontext_t *interrupted = context;
+    uint64_t mask = 0;
+    memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
+    mask |= MASK;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
+    function(number, info, context);
+}
+
 static void pass_on(int number, siginfo_t *info, void *context) {
     signal_function *function = atomic_load(&other_function);
     if (function == (signal_function *)(void *)SIG_DFL)
         end_by_default();
     else if (function != (signal_function *)(void *)SIG_IGN)
-        function(number, info, context);
+        call(function, number, info, context);
 }
 
 /* What a timer or an event of ours sends, to whom it may reach too late, is nobody else's. */
@@ -77,8 +91,20 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     errno = error;
 }
 
+static uint64_t bit_of(int number) {
+    return UINT64_C(1) << (number - 1);
+}
+
+/* The program's own handlers wait for the agent's, which is short: one of them may jump out and never come back to it,
+ * with a lock held. What the agent itself would do wrong is not to be held back. */
+static uint64_t held_back(void) {
+    return ~(bit_of(SIGSEGV) | bit_of(SIGBUS) | bit_of(SIGFPE) | bit_of(SIGILL) | bit_of(SIGTRAP) | bit_of(SIGSYS) |
+             bit_of(SIGABRT));
+}
+
 enum status signals_install(void) {
-    struct kernel_action action = {.function = on_signal, .flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    struct kernel_action action = {
+        .function = on_signal, .flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK, .mask = held_back()};
 #if defined(__x86_64__)
     action.flags |= KERNEL_SA_RESTORER;
     action.restorer = agent_return_from_signal;
@@ -90,8 +116,6 @@ enum status signals_install(void) {
         atomic_store(&other_function, old_action.function);
     return exchange_action(&action, NULL) == 0 ? STATUS_OK : STATUS_FAILED;
 }
-
-static const uint64_t MASK = UINT64_C(1) << (AGENT_SIGNAL - 1);
 
 static void change_mask(int how) {
     uint64_t mask = MASK;

@@ -69,7 +69,8 @@ static enum status map_ring(uint32_t index) {
     uint8_t *ring = index == 0 ? region_first_ring(agent_region()) : atomic_load(&rings[index]);
     uint32_t distance = 0;
     uint8_t *below = ring == NULL ? find_ring_below(index, &distance) : NULL;
-    enum status status = region_map_ring(below, distance, agent_region()->ring_bytes, &ring);
+    /* The first came with the region. */
+    enum status status = index == 0 ? STATUS_OK : region_map_ring(below, distance, agent_region()->ring_bytes, &ring);
     atomic_store(&rings[index], ring);
     atomic_store(&filled[index], status == STATUS_OK);
     return status;

@@ -55,6 +55,9 @@ static void find_kernel(const struct machine *machine) {
     else
         doctor_find(FINDING_NOTE, "children are searched for every 50 ms, and one that lives shorter can be missed "
                                   "(--children): for more, run as root in the first namespace (CAP_NET_ADMIN)");
+    if (machine->cuts_calls)
+        doctor_find(FINDING_NOTE, "this kernel's CPU timers (before Linux 5.9) cut system calls of C code short with "
+                                  "EINTR: where a program does not bear that, strobe run --no-agent");
     if (machine->perf_event_paranoid != MACHINE_UNKNOWN)
         doctor_find(FINDING_NOTE, "perf_event_paranoid is %d; strobe run --clock perf %s, and nothing else needs it",
                     machine->perf_event_paranoid, machine_try_perf(NULL) == STATUS_OK ? "works" : "does not work");

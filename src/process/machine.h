@@ -9,6 +9,7 @@ enum { MACHINE_UNKNOWN = -1 };
 struct machine {
     char system[72]; /* "Linux 6.1.0" */
     char architecture[72];
+    bool cuts_calls; /* CPU timers expire in interrupts, so that their signals end system calls (Linux before 5.9) */
     bool is_root;
     bool can_trace;               /* CAP_SYS_PTRACE: processes of other users, and whatever ptrace_scope says but 3 */
     int ptrace_scope;             /* Yama's; MACHINE_UNKNOWN where there is none */

@@ -169,7 +169,7 @@ static void complain_of_threads(struct agent_session *session, const struct agen
         (void)snprintf(
             session->complaints[session->complaint_count++], COMPLAINT_BYTES,
             "%llu thread%s of process %d had no agent: there is room for %d at a time, and each takes memory "
-            "(ulimit -v) and a timer (ulimit -i)",
+            "(/dev/shm, ulimit -v) and a timer (ulimit -i)",
             (unsigned long long)process->no_slot_seen, process->no_slot_seen == 1 ? "" : "s", (int)process->sampled.pid,
             (int)WIRE_SLOTS);
     if (process->no_event_seen > 0 && session->complaint_count < MAX_COMPLAINTS)

@@ -107,6 +107,26 @@ def test_waiting_of_each_function(python, run):
         assert told[name] / sum(told.values()) == pytest.approx(wait_s / sum(truth.values()), abs=share_bound), name
 
 
+JUMPS = BURN + """
+import ctypes
+def torn(): return ctypes.PyDLL(sys.argv[1]).jumps(ctypes.c_double(0.5))
+def after(): burn(0.3)
+jumps = torn()
+after()
+print(jumps)
+"""
+
+
+def test_handlers_that_jump(python, run, tmp_path):
+    """Out of whatever they interrupt: were that the agent's own handler, the thread would not be sampled any more."""
+    library = tmp_path / "jumps.so"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, harness.TARGETS / "jumps.c"], check=True)
+    (tmp_path / "x.py").write_text(JUMPS)
+    ran = run("--", python.path, "x.py", library)
+    assert int(ran.result.stdout) > 100
+    assert ran.functions("after", "total_cpu_s") == pytest.approx(0.3, abs=3 * TICK_S)
+
+
 CODE_THAT_DIES = """
 import time
 def run(source):

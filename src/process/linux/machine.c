@@ -117,11 +117,19 @@ enum status machine_try_perf(struct error *error) {
     return STATUS_OK;
 }
 
+static bool is_before(const char *release, unsigned long major, unsigned long minor) {
+    char *rest = NULL;
+    unsigned long own_major = strtoul(release, &rest, 10);
+    unsigned long own_minor = *rest == '.' ? strtoul(rest + 1, NULL, 10) : 0;
+    return own_major < major || (own_major == major && own_minor < minor);
+}
+
 void machine_examine(struct machine *machine) {
     struct utsname name;
     *machine = (struct machine){.is_root = geteuid() == 0, .can_trace = access_may_trace()};
     if (uname(&name) == 0) {
         (void)snprintf(machine->system, sizeof machine->system, "%.20s %.50s", name.sysname, name.release);
+        machine->cuts_calls = is_before(name.release, 5, 9);
         (void)snprintf(machine->architecture, sizeof machine->architecture, "%s", name.machine);
     }
     machine->ptrace_scope = access_ptrace_scope();
