@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "cpython/layout.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +104,7 @@ static enum status process_ended(struct sample_sink *sink, struct sampled_proces
     map_release(&recorder->processes[process->number].frames);
     recorded_sites_release(&recorder->processes[process->number].sites);
     recorder->progress.processes--;
+    recorder->unwatched += counters->unwatched;
     TRY(capture_write_counters(recorder->writer, process->number, &record));
     uint64_t end_ns = process->end_ns != 0 ? process->end_ns : clock_monotonic_ns();
     return capture_end_process(recorder->writer, process->number, end_ns,
@@ -430,10 +432,18 @@ struct sample_sink *recorder_sink(struct recorder *recorder) {
     return &recorder->sink;
 }
 
+static void warn_of_unwatched(const struct recorder *recorder) {
+    if (recorder->unwatched > 0)
+        cli_say("too many open files: when %" PRIu64 " %s ran and when waited is not known, or not all of it; raise "
+                "'ulimit -Hn' (a thread takes 3 files)",
+                recorder->unwatched, recorder->unwatched == 1 ? "thread" : "threads");
+}
+
 void recorder_free(struct recorder *recorder) {
     if (recorder == NULL)
         return;
     progress_clear(&recorder->progress);
+    warn_of_unwatched(recorder);
     for (size_t i = 0; i < recorder->process_count; i++) {
         map_release(&recorder->processes[i].frames);
         recorded_sites_release(&recorder->processes[i].sites);

@@ -48,6 +48,7 @@ struct recorder {
     uint32_t known_count; /* processes that were told of */
     char news[80];        /* to be said to the user when there is a sample to prove it */
     bool warned_of_version;
+    uint64_t unwatched; /* of all processes */
     struct recorded_process *processes;
     size_t process_count;
     struct progress progress;

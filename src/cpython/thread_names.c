@@ -21,6 +21,7 @@ struct collector {
     size_t count;
     size_t capacity;
     size_t names_left_bytes;
+    const struct map *wanted;
 };
 
 static enum status read_thread_object(struct collector *collector, remote_addr object, struct thread_name *entry) {
@@ -55,7 +56,10 @@ static enum status add_entry(struct collector *collector, const struct thread_na
 static enum status visit_active(void *context, remote_addr key, remote_addr value) {
     struct collector *collector = context;
     struct thread_name entry = {0};
+    uint64_t ignored = 0;
     enum status status = long_read_u64(collector->runtime, key, &entry.thread_id);
+    if (status == STATUS_OK && collector->wanted != NULL && !map_get(collector->wanted, entry.thread_id, &ignored))
+        return STATUS_OK;
     if (status == STATUS_OK)
         status = read_thread_object(collector, value, &entry);
     if (status == STATUS_OK)
@@ -79,9 +83,10 @@ static int compare_ids(const void *left, const void *right) {
     return a->thread_id < b->thread_id ? -1 : a->thread_id > b->thread_id;
 }
 
-enum status thread_names_read(struct runtime *runtime, const struct interp *interp, struct arena *arena,
-                              struct thread_names *names) {
-    struct collector collector = {.runtime = runtime, .arena = arena, .names_left_bytes = MAX_NAMES_BYTES};
+enum status thread_names_read(struct runtime *runtime, const struct interp *interp, const struct map *wanted,
+                              struct arena *arena, struct thread_names *names) {
+    struct collector collector = {
+        .runtime = runtime, .arena = arena, .wanted = wanted, .names_left_bytes = MAX_NAMES_BYTES};
     remote_addr active = 0;
     *names = (struct thread_names){0};
     if (find_active(runtime, interp, &active) != STATUS_OK)

@@ -3,6 +3,7 @@
 #define STROBE_CPYTHON_THREAD_NAMES_H
 
 #include "base/arena.h"
+#include "base/map.h"
 #include "cpython/interp.h"
 
 struct thread_name {
@@ -16,10 +17,11 @@ struct thread_names {
     size_t count;
 };
 
-/* Reads the names of one interpreter's threads. None is a valid answer: a program need not have imported threading.
- * Entries that cannot be read are left out. The result lives in the arena. */
-enum status thread_names_read(struct runtime *runtime, const struct interp *interp, struct arena *arena,
-                              struct thread_names *names) MUST_USE;
+/* Reads the names of one interpreter's threads, only of those whose ids are keys of `wanted` where it is not NULL. None
+ * is a valid answer: a program need not have imported threading. Entries that cannot be read are left out. The result
+ * lives in the arena. */
+enum status thread_names_read(struct runtime *runtime, const struct interp *interp, const struct map *wanted,
+                              struct arena *arena, struct thread_names *names) MUST_USE;
 
 /* The entry of a thread, or NULL. */
 const struct thread_name *thread_names_find(const struct thread_names *names, uint64_t thread_id);

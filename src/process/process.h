@@ -123,6 +123,13 @@ struct system_threads {
 /* Lists the threads. A thread that ends meanwhile is left out. Futex addresses are read when with_futexes. */
 enum status process_read_threads(struct process *process, bool with_futexes, struct system_threads *threads,
                                  struct error *error) MUST_USE;
+/* The same by their ids alone, which is far cheaper: also threads that have ended and are still there. own_tid is 0
+ * where the process is in a PID namespace below strobe's. */
+enum status process_list_threads(struct process *process, struct system_threads *threads, struct error *error) MUST_USE;
+/* One thread. STATUS_NO_PROCESS when there is none (any more). */
+enum status process_read_thread(struct process *process, pid_t tid, struct system_thread *thread) MUST_USE;
+/* The same by what the process itself calls it. STATUS_NOT_FOUND where only a list can tell which one that is. */
+enum status process_read_own_thread(struct process *process, uint64_t own_tid, struct system_thread *thread) MUST_USE;
 void system_threads_release(struct system_threads *threads);
 
 /* Stops all threads (seized, never with a signal the target could see) until process_resume. If strobe dies meanwhile,

@@ -15,7 +15,8 @@ struct thread_activity {
 
 struct thread_watch;
 
-/* `tid` as strobe sees it. STATUS_NO_PROCESS when there is no such thread (any more). */
+/* `tid` as strobe sees it. STATUS_NO_PROCESS when there is no such thread (any more), STATUS_NO_FILES when there are
+ * not enough descriptors left for it. */
 enum status thread_watch_open(struct process *process, pid_t tid, struct thread_watch **watch) MUST_USE;
 void thread_watch_free(struct thread_watch *watch);
 

@@ -191,7 +191,7 @@ static enum status meet(struct taker *taker, remote_addr address, bool *first) {
 static enum status take_interpreter(struct taker *taker) {
     size_t first = taker->look->thread_count;
     TRY(append_interpreter(taker));
-    TRY(thread_names_read(taker->runtime, &taker->interp, &taker->look->arena, &taker->names));
+    TRY(thread_names_read(taker->runtime, &taker->interp, NULL, &taker->look->arena, &taker->names));
     remote_addr address = taker->interp.threads_head;
     while (address != 0 && taker->look->thread_count < MAX_THREADS) {
         struct thread_state state;

@@ -228,7 +228,8 @@ static enum status close_process(struct roster *roster, size_t index) {
     const struct sample_counters *inside = &process->counters[ROSTER_INSIDE];
     const struct sample_counters *outside = &process->counters[ROSTER_OUTSIDE];
     const struct sample_counters sum = {inside->taken + outside->taken, inside->missed + outside->missed,
-                                        inside->inconsistent + outside->inconsistent, inside->errors + outside->errors};
+                                        inside->inconsistent + outside->inconsistent, inside->errors + outside->errors,
+                                        inside->unwatched + outside->unwatched};
     roster->processes[index] = roster->processes[--roster->count];
     note_status(roster, &process->merged);
     if (!process->seen[ROSTER_INSIDE] && !process->missed)
@@ -360,6 +361,7 @@ static void add_counters(struct sample_counters *sum, const struct sample_counte
     sum->missed += counters->missed;
     sum->inconsistent += counters->inconsistent;
     sum->errors += counters->errors;
+    sum->unwatched += counters->unwatched;
 }
 
 static enum status process_ended(struct sample_sink *sink, struct sampled_process *told,

@@ -63,6 +63,7 @@ struct sample_counters {
     uint64_t missed;       /* deadlines that strobe could not keep */
     uint64_t inconsistent; /* looks at a thread that were dropped: its stack changed at each attempt */
     uint64_t errors;       /* looks at a thread that failed otherwise */
+    uint64_t unwatched;    /* threads for which strobe might not open the files that tell when they run */
 };
 
 struct sampled_thread {

@@ -169,6 +169,7 @@ enum status target_close(struct target *target) {
     code_cache_release(&target->codes);
     memory_pages_release(&target->pages);
     arena_release(&target->names);
+    map_release(&target->by_address);
     process_free(target->process);
     free(target->library);
     free(target->interps);

@@ -13,6 +13,10 @@ static const uint64_t YOUNG_LIST_PERIOD_NS = 5 * NS_PER_MS;
 static const uint64_t YOUNG_NS = 50 * NS_PER_MS;
 /* Of a process; what is remembered of each is some 10 KiB. */
 enum { MAX_SAMPLED_THREADS = 1 << 14 };
+/* The system's threads may be read again once, for those that were born meanwhile. */
+enum { MAX_SYSTEM_READINGS = 2 };
+/* So many thread states are read at a time. */
+enum { STATES_AHEAD = 64 };
 
 enum status target_end_thread(struct target *target, size_t index) {
     struct target_thread *thread = target->threads[index];
@@ -78,18 +82,29 @@ enum status target_read_interps(struct target *target) {
 
 static bool has_ended(const struct target_thread *thread) {
     struct thread_activity activity;
-    return thread->watch != NULL && thread_watch_activity(thread->watch, &activity) == STATUS_NO_PROCESS;
+    return thread->gone ||
+           (thread->watch != NULL && thread_watch_activity(thread->watch, &activity) == STATUS_NO_PROCESS);
+}
+
+/* To be found by its state. */
+static enum status index_thread(struct target *target, struct target_thread *thread) {
+    uint64_t other = 0;
+    thread->namesake =
+        map_get(&target->by_address, thread->state.address, &other) ? (struct target_thread *)(uintptr_t)other : NULL;
+    return map_set(&target->by_address, thread->state.address, (uint64_t)(uintptr_t)thread);
 }
 
 /* A new thread often has the address and the stack, which is the id, of one that has just ended. */
 static struct target_thread *find_thread(const struct target *target, const struct thread_state *state) {
-    for (size_t i = 0; i < target->thread_count; i++) {
-        struct target_thread *thread = target->threads[i];
-        if (thread->state.address == state->address && thread->interp == state->interp &&
-            thread->state.thread_id == state->thread_id && thread->state.native_thread_id == state->native_thread_id &&
+    uint64_t first = 0;
+    if (!map_get(&target->by_address, state->address, &first))
+        return NULL;
+    for (struct target_thread *thread = (struct target_thread *)(uintptr_t)first; thread != NULL;
+         thread = thread->namesake)
+        if (thread->interp == state->interp && thread->state.thread_id == state->thread_id &&
+            thread->state.native_thread_id == state->native_thread_id &&
             (state->native_thread_id != 0 || !has_ended(thread)))
             return thread;
-    }
     return NULL;
 }
 
@@ -103,14 +118,29 @@ static struct target_thread *add_thread(struct target *target) {
     return thread;
 }
 
+/* Thread states that were read in one call, as the list was when it was read last. */
+struct states_ahead {
+    uint8_t bytes[STATES_AHEAD][THREAD_STATE_MAX_BYTES];
+    struct memory_piece pieces[STATES_AHEAD];
+    size_t count;
+    size_t next;
+};
+
 /* What one reading of the list has at hand to tell who the threads are. */
 struct listing {
     struct target *target;
     const struct interp *interp;
+    struct thread_state *fresh; /* of this interpreter, those that are to be started */
+    size_t fresh_count;
+    size_t fresh_capacity;
     struct thread_names names;
-    struct system_threads system;
+    bool all_names;
+    struct map wanted;            /* else: of the threads with these ids */
+    struct system_threads system; /* read when they are needed first */
     struct native_ids native_ids;
-    bool read_again; /* the system's threads were */
+    unsigned system_readings;
+    struct states_ahead ahead;
+    bool no_files;   /* there are no descriptors left */
     uint64_t unborn; /* the addresses of thread states that have run nothing yet, put together; 0: there are none */
     uint64_t now_ns;
 };
@@ -122,26 +152,78 @@ static bool is_unborn(const struct target *target, const struct thread_state *st
     return state->thread_id == 0 || state->frame == 0 || (has_native_id && state->native_thread_id == 0);
 }
 
+/* Where the process has ids of its own: of threads that are known they are, too. */
+static enum status read_own_tids(struct listing *listing) {
+    const struct target *target = listing->target;
+    struct map own_tids = {0};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < target->thread_count && status == STATUS_OK; i++) {
+        const struct target_thread *thread = target->threads[i];
+        if (thread->watch != NULL && !has_ended(thread))
+            status = map_set(&own_tids, (uint64_t)thread->tid, thread->sampled.native_id);
+    }
+    for (size_t i = 0; i < listing->system.count && status == STATUS_OK; i++) {
+        struct system_thread *system = &listing->system.items[i];
+        uint64_t own_tid = 0;
+        if (map_get(&own_tids, (uint64_t)system->tid, &own_tid))
+            system->own_tid = (pid_t)own_tid;
+        else
+            status = process_read_thread(target->process, system->tid, system);
+        if (status == STATUS_NO_PROCESS)
+            status = STATUS_OK;
+    }
+    map_release(&own_tids);
+    return status;
+}
+
 static enum status read_system_threads(struct listing *listing) {
     struct target *target = listing->target;
     struct error ignored = {0};
     native_ids_release(&listing->native_ids);
     system_threads_release(&listing->system);
-    TRY(process_read_threads(target->process, false, &listing->system, &ignored));
-    target->system_thread_count = listing->system.count;
+    listing->system_readings++;
+    TRY(process_list_threads(target->process, &listing->system, &ignored));
+    if (listing->system.items[0].own_tid == 0)
+        TRY(read_own_tids(listing));
     return native_ids_init(&listing->native_ids, target->process, &listing->system);
 }
 
-/* The thread may have been born after the system's threads were read. */
+/* Among all threads of the process. They may have been read before it was born. STATUS_NO_PROCESS when it cannot be
+ * told, or it has ended. */
+static enum status search_system_thread(struct listing *listing, const struct thread_state *state,
+                                        const struct thread_name *name, struct system_thread *system) {
+    const struct system_thread *found = NULL;
+    if (listing->system_readings > 0)
+        found = native_ids_claim(&listing->native_ids, state, name);
+    if (found == NULL && listing->system_readings < MAX_SYSTEM_READINGS) {
+        TRY(read_system_threads(listing));
+        found = native_ids_claim(&listing->native_ids, state, name);
+    }
+    return found != NULL ? process_read_thread(listing->target->process, found->tid, system) : STATUS_NO_PROCESS;
+}
+
+/* *system is all 0 where it cannot be told. */
 static enum status find_system_thread(struct listing *listing, const struct thread_state *state,
-                                      const struct thread_name *name, const struct system_thread **system) {
-    *system = native_ids_claim(&listing->native_ids, state, name);
-    if (*system != NULL || listing->read_again)
-        return STATUS_OK;
-    listing->read_again = true;
-    TRY(read_system_threads(listing));
-    *system = native_ids_claim(&listing->native_ids, state, name);
+                                      const struct thread_name *name, struct system_thread *system) {
+    enum status status = process_read_own_thread(listing->target->process, state->native_thread_id, system);
+    if (status == STATUS_NO_PROCESS || status == STATUS_NOT_FOUND)
+        status = search_system_thread(listing, state, name, system);
+    if (status != STATUS_NO_PROCESS)
+        return status;
+    *system = (struct system_thread){0};
     return STATUS_OK;
+}
+
+/* The user is told of threads that strobe could not watch for want of descriptors. They are tried again. */
+static void watch_thread(struct listing *listing, struct target_thread *thread) {
+    if (thread->tid == 0 || thread->gone)
+        return;
+    enum status status = listing->no_files ? STATUS_NO_FILES : target_thread_watch(thread, listing->target->process);
+    listing->no_files |= status == STATUS_NO_FILES;
+    thread->gone = status == STATUS_NO_PROCESS;
+    if (status == STATUS_NO_FILES && !thread->unwatched)
+        listing->target->counters.unwatched++;
+    thread->unwatched |= status == STATUS_NO_FILES;
 }
 
 /* What a thread had used when looks at it began. The first one of a process whose birth was seen began there: looks are
@@ -156,13 +238,14 @@ static uint64_t cpu_before(const struct target *target, const struct target_thre
 static enum status start_thread(struct listing *listing, const struct thread_state *state) {
     struct target *target = listing->target;
     const struct thread_name *name = thread_names_find(&listing->names, state->thread_id);
-    const struct system_thread *system = NULL;
+    struct system_thread system;
     TRY(find_system_thread(listing, state, name, &system));
     target->settle_ns = TARGET_SETTLE_FIRST_NS;
     struct target_thread *thread = add_thread(target);
     if (thread == NULL)
         return STATUS_FAILED;
     thread->state = *state;
+    TRY(index_thread(target, thread));
     stack_tracker_init(&thread->tracker, &target->runtime, &target->codes);
     thread->tracker.calls = &target->calls;
     linked_tracker_init(&thread->linked, &target->runtime, &target->codes);
@@ -171,17 +254,15 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     /* The threads that were there at the start have been waiting for their first sample since. */
     thread->sampled_ns = target->listed_once ? listing->now_ns : target->sampled.start_ns;
     thread->sampled = (struct sampled_thread){.process = &target->sampled,
-                                              .native_id = system != NULL ? (uint64_t)system->own_tid : 0,
+                                              .native_id = (uint64_t)system.own_tid,
                                               .thread_id = state->thread_id,
                                               .interpreter = listing->interp->id};
-    if (system != NULL && thread_watch_open(target->process, system->tid, &thread->watch) != STATUS_OK)
-        thread->watch = NULL;
-    if (thread->watch != NULL && thread_watch_activity(thread->watch, &thread->activity) == STATUS_OK)
-        thread->cpu_start_ns = cpu_before(target, thread);
-    thread->wait.from = thread->activity;
+    thread->tid = system.tid;
+    thread->run = system.state;
     thread->wait.from_ns = clock_monotonic_ns();
-    thread->wait.charged_delay_ns = thread->activity.delay_ns;
-    thread->run = system != NULL ? system->state : THREAD_RUNNING;
+    watch_thread(listing, thread);
+    if (thread->watch != NULL)
+        thread->cpu_start_ns = cpu_before(target, thread);
     if (name != NULL)
         thread->sampled.name = strdup(name->name);
     else if (thread->sampled.native_id == (uint64_t)process_own_pid(target->process))
@@ -191,7 +272,6 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
 
 static enum status rename_thread(struct listing *listing, struct target_thread *thread) {
     const struct thread_name *name = thread_names_find(&listing->names, thread->state.thread_id);
-    thread->listed = true;
     if (name == NULL || (thread->sampled.name != NULL && strcmp(name->name, thread->sampled.name) == 0))
         return STATUS_OK;
     /* Python's thread ids are used again at once: the name may be that of a successor. */
@@ -202,28 +282,109 @@ static enum status rename_thread(struct listing *listing, struct target_thread *
     return listing->target->sink->thread_renamed(listing->target->sink, &thread->sampled);
 }
 
-static enum status list_interp(struct listing *listing) {
+/* From `address` on, those of threads that are known. None where one cannot be read: then they are read one by one. */
+static void read_ahead(struct listing *listing, remote_addr address) {
+    const struct target *target = listing->target;
+    struct states_ahead *ahead = &listing->ahead;
+    size_t span = thread_state_span(&target->runtime.layout), count = 0;
+    uint64_t thread = 0;
+    while (count < STATES_AHEAD && span <= THREAD_STATE_MAX_BYTES && map_get(&target->by_address, address, &thread)) {
+        ahead->pieces[count] = (struct memory_piece){address, ahead->bytes[count], span};
+        address = ((struct target_thread *)(uintptr_t)thread)->state.next;
+        count++;
+    }
+    ahead->next = 0;
+    ahead->count = count > 1 && memory_read_pieces(target->runtime.live, ahead->pieces, count) == STATUS_OK ? count : 0;
+}
+
+static bool is_ahead(const struct states_ahead *ahead, remote_addr address) {
+    return ahead->next < ahead->count && ahead->pieces[ahead->next].address == address;
+}
+
+/* *known: the thread that the state is of. Of one that is known, `frame` is not to be relied upon. */
+static enum status read_state(struct listing *listing, remote_addr address, struct thread_state *state,
+                              struct target_thread **known) {
     struct target *target = listing->target;
-    TRY(thread_names_read(&target->runtime, listing->interp, &target->names, &listing->names));
-    remote_addr address = listing->interp->threads_head;
-    for (size_t i = 0; address != 0 && i < MAX_SAMPLED_THREADS && target->thread_count < MAX_SAMPLED_THREADS; i++) {
+    struct states_ahead *ahead = &listing->ahead;
+    if (!is_ahead(ahead, address))
+        read_ahead(listing, address);
+    if (is_ahead(ahead, address)) {
+        thread_state_decode(&target->runtime.layout, address, ahead->bytes[ahead->next++], state);
+        *known = find_thread(target, state);
+        if (*known != NULL)
+            return STATUS_OK;
+    }
+    TRY(thread_state_read(&target->runtime, address, state));
+    *known = find_thread(target, state);
+    return STATUS_OK;
+}
+
+/* Marks the threads that are in the list, and gathers those that are new. */
+static enum status walk_list(struct listing *listing) {
+    struct target *target = listing->target;
+    remote_addr address = listing->interp->threads_head, left_behind = 0;
+    listing->fresh_count = 0;
+    listing->ahead.count = 0;
+    for (size_t i = 0; address != 0 && i < MAX_SAMPLED_THREADS; i++) {
         struct thread_state state;
         struct target_thread *known = NULL;
-        enum status status = thread_state_read(&target->runtime, address, &state);
-        if (status == STATUS_OK)
-            known = find_thread(target, &state);
-        if (status != STATUS_OK || state.interp != listing->interp->address || (known != NULL && known->listed)) {
+        enum status status = read_state(listing, address, &state, &known);
+        if (status != STATUS_OK || state.interp != listing->interp->address || (known != NULL && known->listed) ||
+            address == left_behind) {
             /* The list changed under our hands: the next look reads it again. */
             target->list_stale = true;
             return STATUS_OK;
         }
+        if ((i & (i - 1)) == 0)
+            left_behind = address;
         address = state.next;
-        if (known == NULL && is_unborn(target, &state)) {
+        if (known != NULL) {
+            known->listed = true;
+            known->state.next = state.next;
+        } else if (is_unborn(target, &state)) {
             listing->unborn ^= state.address;
-            continue;
+        } else {
+            TRY(array_reserve((void **)&listing->fresh, &listing->fresh_capacity, listing->fresh_count + 1,
+                              sizeof state));
+            listing->fresh[listing->fresh_count++] = state;
         }
-        TRY(known != NULL ? rename_thread(listing, known) : start_thread(listing, &state));
     }
+    return STATUS_OK;
+}
+
+static bool is_listed_here(const struct listing *listing, const struct target_thread *thread) {
+    return thread->listed && thread->interp == listing->interp->address;
+}
+
+/* Of a thread that has a name it is read anew only now and then. */
+static enum status read_names(struct listing *listing) {
+    struct target *target = listing->target;
+    map_clear(&listing->wanted);
+    for (size_t i = 0; i < listing->fresh_count; i++)
+        TRY(map_set(&listing->wanted, listing->fresh[i].thread_id, 0));
+    for (size_t i = 0; i < target->thread_count; i++)
+        if (is_listed_here(listing, target->threads[i]) && target->threads[i]->sampled.name == NULL)
+            TRY(map_set(&listing->wanted, target->threads[i]->state.thread_id, 0));
+    listing->names = (struct thread_names){0};
+    if (!listing->all_names && listing->wanted.count == 0)
+        return STATUS_OK;
+    return thread_names_read(&target->runtime, listing->interp, listing->all_names ? NULL : &listing->wanted,
+                             &target->names, &listing->names);
+}
+
+static enum status list_interp(struct listing *listing) {
+    struct target *target = listing->target;
+    TRY(walk_list(listing));
+    TRY(read_names(listing));
+    for (size_t i = 0; i < target->thread_count; i++) {
+        struct target_thread *thread = target->threads[i];
+        if (is_listed_here(listing, thread))
+            TRY(rename_thread(listing, thread));
+    }
+    /* A list that changes can lead by a thread twice. */
+    for (size_t i = 0; i < listing->fresh_count && target->thread_count < MAX_SAMPLED_THREADS; i++)
+        if (find_thread(target, &listing->fresh[i]) == NULL)
+            TRY(start_thread(listing, &listing->fresh[i]));
     return STATUS_OK;
 }
 
@@ -264,26 +425,53 @@ static void plan_next_listing(struct target *target, const struct listing *listi
         target->list_period_ns = YOUNG_LIST_PERIOD_NS;
 }
 
+/* There are descriptors again when others have ended. */
+static void watch_unwatched(struct listing *listing) {
+    listing->no_files = false;
+    for (size_t i = 0; i < listing->target->thread_count; i++) {
+        struct target_thread *thread = listing->target->threads[i];
+        if (thread->listed && thread->watch == NULL)
+            watch_thread(listing, thread);
+    }
+}
+
+static enum status list_all(struct listing *listing) {
+    struct target *target = listing->target;
+    /* Before: what comes or goes meanwhile is noticed at the next look. */
+    target->system_thread_count = process_thread_count(target->process);
+    map_clear(&target->by_address);
+    for (size_t i = 0; i < target->thread_count; i++) {
+        target->threads[i]->listed = false;
+        TRY(index_thread(target, target->threads[i]));
+    }
+    for (size_t i = 0; i < target->interp_count; i++) {
+        listing->interp = &target->interps[i];
+        TRY(list_interp(listing));
+    }
+    return STATUS_OK;
+}
+
 enum status target_list_threads(struct target *target, uint64_t now_ns) {
     struct listing listing = {.target = target, .now_ns = now_ns};
-    enum status status = read_system_threads(&listing);
+    bool young = now_ns - target->opened_ns < YOUNG_NS;
+    listing.all_names = young || now_ns - target->names_read_ns >= LIST_PERIOD_NS;
+    if (listing.all_names)
+        target->names_read_ns = now_ns;
     target->list_stale = false;
     target->listed_ns = now_ns;
     /* Names and thread objects are read through the page cache: what it holds is of the last listing. */
     memory_pages_clear(&target->pages);
     arena_release(&target->names);
-    for (size_t i = 0; i < target->thread_count; i++)
-        target->threads[i]->listed = false;
-    for (size_t i = 0; i < target->interp_count && status == STATUS_OK; i++) {
-        listing.interp = &target->interps[i];
-        status = list_interp(&listing);
-    }
+    enum status status = list_all(&listing);
     native_ids_release(&listing.native_ids);
     system_threads_release(&listing.system);
+    map_release(&listing.wanted);
+    free(listing.fresh);
     TRY(status);
     target->listed_once = true;
     if (!target->list_stale)
         TRY(end_unlisted(target));
+    watch_unwatched(&listing);
     plan_next_listing(target, &listing);
     return STATUS_OK;
 }

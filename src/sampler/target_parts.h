@@ -34,6 +34,8 @@ struct target {
     struct thread_group group;  /* empty but during a look */
     size_t system_thread_count; /* at the list's last reading */
     struct arena names;         /* of the list's last reading */
+    uint64_t names_read_ns;     /* when those of all threads were */
+    struct map by_address;      /* of thread states -> struct target_thread, while they are listed */
     uint64_t interps_read_ns;
     uint64_t listed_ns;
     uint64_t list_period_ns; /* until it is read again though nothing tells of a change */

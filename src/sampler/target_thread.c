@@ -67,6 +67,19 @@ void target_thread_forget_stack(struct target_thread *thread) {
     thread->has_stack = false;
 }
 
+enum status target_thread_watch(struct target_thread *thread, struct process *process) {
+    TRY(thread_watch_open(process, thread->tid, &thread->watch));
+    thread->wait.from_ns = clock_monotonic_ns();
+    if (thread_watch_activity(thread->watch, &thread->activity) == STATUS_OK)
+        /* What it was charged with while nothing told of it, it has used. */
+        thread->cpu_start_ns =
+            thread->activity.cpu_ns > thread->cpu_charged_ns ? thread->activity.cpu_ns - thread->cpu_charged_ns : 0;
+    thread->wait.from = thread->activity;
+    thread->wait.charged_delay_ns = thread->activity.delay_ns;
+    thread->run_checked_ns = 0;
+    return STATUS_OK;
+}
+
 static bool is_same_activity(const struct thread_activity *one, const struct thread_activity *other) {
     return one->switches == other->switches && one->cpu_ns == other->cpu_ns;
 }
@@ -500,6 +513,9 @@ enum status target_thread_begin_look(struct target_thread *thread, const struct 
     else if (!look->options->blocking)
         TRY(read_activity(thread, look->now_ns, with_futex, &asleep));
     read_gil(thread, look);
+    /* Nothing tells whether it runs, but that it has the GIL. */
+    if (thread->watch == NULL)
+        thread->run = thread->gil == SAMPLE_GIL_HELD ? THREAD_RUNNING : THREAD_IDLE;
     bool ran = thread->run == THREAD_RUNNING;
     uint64_t weight_ns = look->now_ns - thread->sampled_ns;
     thread->pending.charged_before_ns = thread->cpu_charged_ns;

@@ -14,7 +14,9 @@ struct target_thread {
     struct sampled_thread sampled; /* what the sink sees */
     struct thread_state state;
     remote_addr interp;
-    struct thread_watch *watch; /* NULL where the system's thread is not known */
+    struct target_thread *namesake; /* of the threads whose states have this address, the next, while they are listed */
+    struct thread_watch *watch; /* NULL where the system's thread is not known, or no descriptors were left for it */
+    pid_t tid;                  /* as strobe sees it; 0: not known */
     struct thread_activity activity;
     enum thread_run_state run;
     enum sample_gil gil;
@@ -49,6 +51,8 @@ struct target_thread {
     bool activity_known;
     bool futex_known;             /* futex is of this look, or of one since when it has been asleep */
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
+    bool unwatched;               /* it was counted as such */
+    bool gone;                    /* what had its tid has ended */
     bool listed;                  /* mark of the list's last reading */
     bool missing;                 /* it was not in the list at the reading before */
     struct stack_tracker tracker; /* 3.11+ */
@@ -76,6 +80,8 @@ struct thread_look {
     uint64_t now_ns;
 };
 
+/* Opens its watch, from where on its clocks count. */
+enum status target_thread_watch(struct target_thread *thread, struct process *process) MUST_USE;
 /* For looks that stop the threads: reads what the system says of it, which a stopped thread cannot be asked. */
 enum status target_thread_read_before_pause(struct target_thread *thread, uint64_t now_ns) MUST_USE;
 /* Takes a sample of one thread, if there is one to take. STATUS_NO_PROCESS: the thread has ended. */

@@ -127,6 +127,21 @@ static void check_three(struct process *process, pid_t pid, bool with_futexes) {
     system_threads_release(&threads);
 }
 
+static void check_one(struct process *process) {
+    struct system_thread thread = {0};
+    assert_int_equal(process_read_thread(process, shared->spinner, &thread), STATUS_OK);
+    assert_int_equal(thread.tid, shared->spinner);
+    assert_int_equal(thread.state, THREAD_RUNNING);
+    assert_int_equal(process_read_own_thread(process, (uint64_t)shared->sleeper, &thread), STATUS_OK);
+    assert_int_equal(thread.own_tid, shared->sleeper);
+    assert_int_equal(thread.state, THREAD_IDLE);
+    /* A thread of another process, and none. */
+    assert_int_equal(process_read_thread(process, getpid(), &thread), STATUS_NO_PROCESS);
+    assert_int_equal(process_read_own_thread(process, UINT64_C(1) << 32 | (uint64_t)shared->sleeper, &thread),
+                     STATUS_NOT_FOUND);
+    assert_int_equal(process_read_own_thread(process, 0, &thread), STATUS_NOT_FOUND);
+}
+
 static void check_watch(struct process *process, pid_t tid, enum thread_run_state state, remote_addr futex) {
     struct thread_watch *watch = NULL;
     enum thread_run_state told = THREAD_RUNNING;
@@ -169,6 +184,7 @@ static void test_states_names_and_futexes(void **state) {
     struct process *process = open_process(pid);
     check_three(process, pid, false);
     check_three(process, pid, true);
+    check_one(process);
     /* While all are stopped the states are those from before. */
     struct error error = {0};
     assert_int_equal(process_pause(process, &error), STATUS_OK);
@@ -190,6 +206,11 @@ static void test_a_hundred_threads(void **state) {
     assert_int_equal(threads.count, THREADS + 1);
     for (size_t i = 0; i < THREADS; i++)
         (void)find(&threads, shared->many[i]);
+    system_threads_release(&threads);
+    assert_int_equal(process_list_threads(process, &threads, &error), STATUS_OK);
+    assert_int_equal(threads.count, THREADS + 1);
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(find(&threads, shared->many[i])->own_tid, shared->many[i]);
     system_threads_release(&threads);
     process_free(process);
     child_end(pid);
@@ -226,6 +247,13 @@ static void test_nested_pid_namespace(void **state) {
     assert_int_equal(threads.count, 1);
     assert_int_equal(threads.items[0].tid, inner);
     assert_int_equal(threads.items[0].own_tid, 1);
+    system_threads_release(&threads);
+    assert_int_equal(process_list_threads(process, &threads, &error), STATUS_OK);
+    assert_int_equal(threads.count, 1);
+    assert_int_equal(threads.items[0].own_tid, 0);
+    assert_int_equal(process_read_thread(process, inner, &threads.items[0]), STATUS_OK);
+    assert_int_equal(threads.items[0].own_tid, 1);
+    assert_int_equal(process_read_own_thread(process, 1, &threads.items[0]), STATUS_NOT_FOUND);
     system_threads_release(&threads);
     process_free(process);
     (void)close(input);

@@ -23,7 +23,7 @@ struct thread_watch {
     int syscall_fd; /* -1 where it may not be read */
 };
 
-/* -1 when it is one of the last that this process may have. */
+/* -1 with EMFILE when it is one of the last that this process may have. */
 static int leave_spare(int fd) {
     struct rlimit limit;
     if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || (rlim_t)fd + SPARE_DESCRIPTORS < limit.rlim_cur)
@@ -39,22 +39,6 @@ static int open_file(const struct process *process, pid_t tid, const char *file)
     return leave_spare(openat(process->dir_fd, name, O_RDONLY | O_CLOEXEC));
 }
 
-enum status thread_watch_open(struct process *process, pid_t tid, struct thread_watch **result) {
-    struct thread_watch *watch = malloc(sizeof *watch);
-    if (watch == NULL)
-        return STATUS_FAILED;
-    watch->stat_fd = open_file(process, tid, "stat");
-    int error_number = errno;
-    watch->schedstat_fd = open_file(process, tid, "schedstat");
-    watch->syscall_fd = open_file(process, tid, "syscall");
-    if (watch->stat_fd < 0) {
-        thread_watch_free(watch);
-        return status_from_errno(error_number);
-    }
-    *result = watch;
-    return STATUS_OK;
-}
-
 static void close_file(int fd) {
     if (fd >= 0)
         (void)close(fd);
@@ -67,6 +51,34 @@ void thread_watch_free(struct thread_watch *watch) {
     close_file(watch->stat_fd);
     close_file(watch->syscall_fd);
     free(watch);
+}
+
+/* The others are done without where the kernel does not have them, not for want of descriptors: a watch is whole, or it
+ * is to be opened again when there are some. */
+static enum status open_files(const struct process *process, pid_t tid, struct thread_watch *watch) {
+    const char *const names[] = {"stat", "schedstat", "syscall"};
+    int *const fds[] = {&watch->stat_fd, &watch->schedstat_fd, &watch->syscall_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        *fds[i] = open_file(process, tid, names[i]);
+        enum status status = *fds[i] < 0 ? status_from_errno(errno) : STATUS_OK;
+        if (status == STATUS_NO_FILES || (i == 0 && status != STATUS_OK))
+            return status;
+    }
+    return STATUS_OK;
+}
+
+enum status thread_watch_open(struct process *process, pid_t tid, struct thread_watch **result) {
+    struct thread_watch *watch = malloc(sizeof *watch);
+    if (watch == NULL)
+        return STATUS_FAILED;
+    *watch = (struct thread_watch){.schedstat_fd = -1, .stat_fd = -1, .syscall_fd = -1};
+    enum status status = open_files(process, tid, watch);
+    if (status != STATUS_OK) {
+        thread_watch_free(watch);
+        return status;
+    }
+    *result = watch;
+    return STATUS_OK;
 }
 
 static enum status read_again(int fd, char *text) {

@@ -1,0 +1,136 @@
+"""Many threads that wait, beside which others come and go: what a listing costs, and what is told of those for which strobe may
+not open enough files."""
+
+import collections
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+from harness import STROBE, TIMEOUT_S, Target, strobe
+
+# Of one thread, however many others come and go: to see what it is, and to watch it.
+OPENS_PER_THREAD = 4
+LEAST_BORN = OPENS_PER_THREAD + 2
+
+COMING = """
+import sys, threading
+threading.stack_size(128 << 10)
+stop = threading.Event()
+for _ in range(100):
+    threading.Thread(target=stop.wait, daemon=True).start()
+print("ready", flush=True)
+def come():
+    while not stop.is_set():
+        thread = threading.Thread(target=stop.wait, args=(0.02,))
+        thread.start()
+        thread.join()
+threading.Thread(target=come).start()
+sys.stdin.readline()
+stop.set()
+"""
+
+# What a thread waits for, or works, when those that stood before it have ended.
+BURNT_S, RESTED_S = 0.6, 0.8
+STANDING = f"""
+import sys, threading, time
+threading.stack_size(128 << 10)
+stop = threading.Event()
+others = [threading.Thread(target=stop.wait) for _ in range(40)]
+def burn():
+    deadline = time.thread_time() + {BURNT_S}
+    while time.thread_time() < deadline:
+        sum(range(300))
+def rest():
+    for other in others:
+        other.join()
+    time.sleep({RESTED_S})
+def end_others():
+    stop.set()
+    for other in others:
+        other.join()
+    time.sleep(0.1)
+"""
+ATTACHED = STANDING + """
+for other in others:
+    other.start()
+print("ready", flush=True)
+sys.stdin.readline()
+end_others()
+burn()
+"""
+RUN = STANDING + """
+for other in others:
+    other.start()
+late = threading.Thread(target=rest, name="late")
+late.start()
+time.sleep(0.2)
+end_others()
+late.join()
+"""
+# As many as strobe keeps for other things, and some threads' watches.
+FEW_FILES = 64 + 60
+TOLD = r"strobe: too many open files: when \d+ threads ran [^\n]*'ulimit -Hn'[^\n]*"
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text):
+        path = tmp_path / "program.py"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def limited(*command):
+    return ["sh", "-c", f'ulimit -n {FEW_FILES} && exec "$0" "$@"', *map(str, command)]
+
+
+def opened_tasks(calls):
+    """(thread, file) of each try to open a thread's file, by whatever folder."""
+    return [match.groups() for match in re.finditer(r'openat\(\d+, "(?:task/)?(\d+)/(\w+)"', calls.read_text())]
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="no strace")
+def test_a_listing_reads_what_is_new(python, script, tmp_path):
+    calls = tmp_path / "calls"
+    with Target(python, script(COMING)) as target:
+        command = ["strace", "-f", "-e", "trace=openat", "-o", calls, STROBE, "attach", "-r", 100, "-d", 1]
+        command += ["--quiet", "--no-capture", "-f", "json", "-o", tmp_path / "report", target.pid]
+        subprocess.run([*map(str, command)], check=True, timeout=TIMEOUT_S, capture_output=True)
+        target.send()
+    opened = opened_tasks(calls)
+    watched = {thread for thread, file in opened if file == "schedstat"}
+    if len(watched) < 101 + LEAST_BORN:
+        pytest.skip("strobe got too little processor time to see threads come")
+    per_thread = collections.Counter(thread for thread, file in opened if file == "stat")
+    assert max(per_thread.values()) <= OPENS_PER_THREAD, per_thread.most_common(3)
+
+
+def test_watched_as_soon_as_files_are_left(any_python, script, tmp_path):
+    capture = tmp_path / "x.strobe"
+    with Target(any_python, script(ATTACHED)) as target:
+        command = limited(STROBE, "attach", "-r", 200, "--capture", capture, target.pid)
+        attached = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        announced = attached.stderr.readline()
+        target.send()
+        _, said = attached.communicate(timeout=TIMEOUT_S)
+    assert attached.returncode == 0, (announced, said)
+    assert len(re.findall(TOLD, said)) == 1, said
+    report = json.loads(strobe("report", "-f", "json", capture).stdout)
+    threads = {thread["name"]: thread for thread in report["threads"]}
+    # It came last, and began to work when those before it had ended.
+    assert threads["MainThread"]["cpu_s"] > 0.9 * BURNT_S
+    assert threads["MainThread"]["sampled"]["self_cpu_s"] > 0.8 * BURNT_S
+
+
+def test_run_tells_of_threads_that_it_cannot_watch(any_python, script, tmp_path):
+    capture = tmp_path / "x.strobe"
+    command = limited(STROBE, "run", "--capture", capture, "--", any_python.path, script(RUN))
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert ran.returncode == 0 and len(re.findall(TOLD, ran.stderr)) == 1, ran
+    report = json.loads(strobe("report", "-f", "json", capture).stdout)
+    threads = {thread["name"]: thread for thread in report["threads"]}
+    assert threads["late"]["sampled"]["wait_s"] > RESTED_S / 2
