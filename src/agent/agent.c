@@ -6,6 +6,7 @@
 #include "agent/heap_libc.h"
 #include "agent/heap_map.h"
 #include "agent/heap_python.h"
+#include "agent/heap_touched.h"
 #include "agent/region.h"
 #include "agent/signals.h"
 #include "agent/threads.h"
@@ -239,6 +240,7 @@ void agent_note_caller(const void *caller) {
 void agent_end(void) {
     if (!agent_owns_region() || atomic_load(&agent.region->state) == WIRE_ENDED)
         return;
+    heap_touched_look(true);
     struct agent_thread *thread = threads_current();
     if (thread != NULL)
         threads_end(thread);

@@ -180,7 +180,7 @@ static bool enter(struct agent_thread *thread, uint32_t overruns) {
 static void leave(void) {
     busy_leave();
     heap_catch_up();
-    heap_touched_look();
+    heap_touched_look(false);
     heap_tell_counts(false);
 }
 

@@ -87,12 +87,12 @@ static void recount(struct range *range) {
         heap_flush();
 }
 
-void heap_touched_look(void) {
+void heap_touched_look(bool at_once) {
     if (atomic_load_explicit(&touched.count, memory_order_relaxed) == 0)
         return;
     uint64_t begin_ns = clock_now_ns();
-    if (begin_ns < atomic_load_explicit(&touched.next_look_ns, memory_order_relaxed) || heap_region() == NULL ||
-        !try_lock())
+    bool is_early = begin_ns < atomic_load_explicit(&touched.next_look_ns, memory_order_relaxed);
+    if ((is_early && !at_once) || heap_region() == NULL || !try_lock())
         return;
     for (uint32_t i = 0; i < atomic_load(&touched.count); i++)
         recount(&touched.ranges[i]);

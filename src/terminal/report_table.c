@@ -92,6 +92,14 @@ static enum status append_footprint(struct report_writer *writer, uint64_t by_li
     return buffer_append_text(&writer->scratch, " in all)");
 }
 
+/* Of the peak it is said also that no line had any of it, where there was one. */
+static bool has_fact(const struct report_writer *writer, enum measure measure) {
+    const struct profile *profile = writer->profile;
+    bool peaked = measure == MEASURE_PEAK_BYTES && profile->process_count == 1 &&
+                  profile->processes[0].memory.peak_bytes > 0 && profile_has(profile, MEASURE_ALLOC_BYTES);
+    return peaked || writer->attribution.sums[measure] > 0;
+}
+
 static enum status put_memory(struct report_writer *writer) {
     static const struct {
         enum measure measure;
@@ -104,7 +112,7 @@ static enum status put_memory(struct report_writer *writer) {
     const char *before = "memory: ";
     size_t width = writer->options->width;
     for (size_t i = 0; i < sizeof FACTS / sizeof FACTS[0]; i++) {
-        if (sums[FACTS[i].measure] == 0)
+        if (!has_fact(writer, FACTS[i].measure))
             continue;
         buffer_clear(&writer->scratch);
         TRY(buffer_append_text(&writer->scratch, before));

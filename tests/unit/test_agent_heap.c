@@ -267,6 +267,11 @@ static void test_what_is_kept_to_the_end(void **state) {
     assert_int_equal(held_by(&heap, 1).peak_bytes, 100);
     assert_int_equal(held_by(&heap, 2).live_bytes, 0);
     assert_int_equal(held_by(&heap, 2).peak_bytes, 50);
+    /* Pages that were touched before are noticed late. */
+    const struct agent_heap_event late = {.kind = AGENT_HEAP_FOOTPRINT, .footprint_bytes = 300, .is_final = true};
+    assert_int_equal(agent_heap_take(&heap, &late), STATUS_OK);
+    assert_int_equal(held_by(&heap, 1).peak_bytes, 100);
+    assert_int_equal(held_by(&heap, 2).peak_bytes, 0);
     /* It is started anew. */
     const struct agent_heap_event again = {
         .kind = AGENT_HEAP_ALLOC, .id = 4, .bytes = 7, .path = 2, .has_program = true};
