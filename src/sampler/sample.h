@@ -38,23 +38,23 @@ enum sample_company {
 
 /* A process that is sampled. `receiver`, `company` and `inside` belong to who receives the samples. */
 struct sampled_process {
-    uint32_t number;         /* from 0, in the order of their discovery */
     struct process *process; /* NULL: it is gone */
+    uint32_t number;         /* from 0, in the order of their discovery */
     pid_t pid;
     pid_t parent_pid; /* 0: not known */
     uint32_t version; /* PY_VERSION_HEX */
-    bool free_threaded;
     char **command;
     const char *library; /* the folder of its standard library; NULL: not known (yet) */
     uint64_t start_ns;
     uint64_t start_unix_ns;
     uint64_t end_ns; /* set before it is told to have ended; 0: at that moment */
+    void *receiver;
+    const struct sampled_process *inside; /* the same process as its agent sees it, which says whether it is paused */
+    enum sample_company company;
     int wait_status; /* as wait(2) gives it, when it has ended and that is known */
     bool has_status;
-    void *receiver;
-    enum sample_company company;
-    const struct sampled_process *inside; /* the same process as its agent sees it, which says whether it is paused */
-    bool paused;                          /* what it does is not to be told now: strobe stop, or its own word */
+    bool free_threaded;
+    bool paused; /* what it does is not to be told now: strobe stop, or its own word */
 };
 
 /* Running totals since sampling began. */

@@ -202,10 +202,20 @@ static enum status search_system_thread(struct listing *listing, const struct th
     return found != NULL ? process_read_thread(listing->target->process, found->tid, system) : STATUS_NO_PROCESS;
 }
 
-/* *system is all 0 where it cannot be told. */
+static bool knows_main_thread(const struct target *target) {
+    for (size_t i = 0; i < target->thread_count; i++)
+        if (target->threads[i]->sampled.native_id == (uint64_t)process_own_pid(target->process))
+            return true;
+    return false;
+}
+
+/* *system is all 0 where it cannot be told. STATUS_NO_PROCESS: the thread has ended since the list was read; only the
+ * one that a forked child begins with can have an id that is none of the child's. */
 static enum status find_system_thread(struct listing *listing, const struct thread_state *state,
                                       const struct thread_name *name, struct system_thread *system) {
     enum status status = process_read_own_thread(listing->target->process, state->native_thread_id, system);
+    if (status == STATUS_NO_PROCESS && knows_main_thread(listing->target))
+        return status;
     if (status == STATUS_NO_PROCESS || status == STATUS_NOT_FOUND)
         status = search_system_thread(listing, state, name, system);
     if (status != STATUS_NO_PROCESS)
@@ -239,7 +249,9 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     struct target *target = listing->target;
     const struct thread_name *name = thread_names_find(&listing->names, state->thread_id);
     struct system_thread system;
-    TRY(find_system_thread(listing, state, name, &system));
+    enum status status = find_system_thread(listing, state, name, &system);
+    if (status != STATUS_OK)
+        return status == STATUS_NO_PROCESS ? STATUS_OK : status;
     target->settle_ns = TARGET_SETTLE_FIRST_NS;
     struct target_thread *thread = add_thread(target);
     if (thread == NULL)
@@ -381,8 +393,8 @@ static enum status list_interp(struct listing *listing) {
         if (is_listed_here(listing, thread))
             TRY(rename_thread(listing, thread));
     }
-    /* A list that changes can lead by a thread twice. */
-    for (size_t i = 0; i < listing->fresh_count && target->thread_count < MAX_SAMPLED_THREADS; i++)
+    /* The oldest, the main one, first. A list that changes can lead by a thread twice. */
+    for (size_t i = listing->fresh_count; i-- > 0 && target->thread_count < MAX_SAMPLED_THREADS;)
         if (find_thread(target, &listing->fresh[i]) == NULL)
             TRY(start_thread(listing, &listing->fresh[i]));
     return STATUS_OK;
