@@ -67,6 +67,17 @@ static struct agent_heap_site *save_site(const struct agent_heap *heap, uint32_t
     return site;
 }
 
+/* A maximum that is but noticed while the interpreter tears itself down, of pages that were touched before: what the
+ * program had kept to its end was there. */
+static void save_final(struct agent_heap *heap) {
+    for (size_t i = 0; i < heap->site_count; i++) {
+        struct agent_heap_site *site = &heap->sites[i];
+        site->peak_id = heap->peak_id;
+        site->saved_bytes = site->final_bytes;
+        site->saved_variance = site->final_variance;
+    }
+}
+
 static void note_footprint(struct agent_heap *heap, const struct agent_heap_event *event) {
     /* Of equal maxima the last one counts: the process may have noted its peak just before it told of what made it. */
     bool is_ours = event->kind != AGENT_HEAP_FOOTPRINT && event->footprint_bytes == heap->peak_bytes;
@@ -76,7 +87,8 @@ static void note_footprint(struct agent_heap *heap, const struct agent_heap_even
     heap->peak_bytes = event->footprint_bytes;
     heap->peak_ns = event->time_ns;
     heap->peak_id++;
-    heap->final_peak = heap->is_final && event->kind == AGENT_HEAP_FOOTPRINT;
+    if (heap->is_final && event->kind == AGENT_HEAP_FOOTPRINT)
+        save_final(heap);
 }
 
 static bool is_stray(const struct agent_heap *heap, uint64_t id) {
@@ -204,14 +216,12 @@ static uint64_t whole(uint64_t count) {
 
 struct sample_held agent_heap_held(const struct agent_heap *heap, const struct agent_heap_site *site) {
     bool is_saved = site->peak_id == heap->peak_id;
-    uint64_t peak_bytes = is_saved ? site->saved_bytes : site->live_bytes;
-    uint64_t peak_variance = is_saved ? site->saved_variance : site->live_variance;
     return (struct sample_held){
         .live_bytes = heap->is_final ? site->final_bytes : site->live_bytes,
         .live_count = whole(heap->is_final ? site->final_count : site->live_count),
         .live_variance = heap->is_final ? site->final_variance : site->live_variance,
-        .peak_bytes = heap->final_peak ? site->final_bytes : peak_bytes,
-        .peak_variance = heap->final_peak ? site->final_variance : peak_variance,
+        .peak_bytes = is_saved ? site->saved_bytes : site->live_bytes,
+        .peak_variance = is_saved ? site->saved_variance : site->live_variance,
         .temporary_bytes = site->temporary_bytes,
     };
 }

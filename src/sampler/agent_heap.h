@@ -69,7 +69,6 @@ struct agent_heap {
     size_t path_capacity;
     uint64_t peak_id, peak_bytes, peak_ns;
     bool is_final;    /* since the interpreter tears itself down, live is what was live before */
-    bool final_peak;  /* the maximum was but noticed then (of pages touched before): at it, too */
     uint64_t refused; /* allocations that there was no room for */
     /* Blocks that were given back lately, by id. What else comes of them comes late, out of another thread's ring. */
     uint64_t strays[AGENT_STRAYS];
