@@ -9,34 +9,39 @@
 
 enum { STATUS_LIMIT_BYTES = 1 << 21 };
 
-bool process_maps_file(struct process *process, uint32_t device, uint64_t inode) {
+/* Whether a mapping is as is wanted. */
+static enum status find_mapping(struct process *process, bool (*matches)(const struct mapping *, const void *),
+                                const void *wanted, bool *found) {
     struct mappings mappings;
     struct error ignored = {0};
-    bool found = false;
-    if (process_read_mappings(process, &mappings, &ignored) != STATUS_OK)
-        return false;
-    for (size_t i = 0; i < mappings.count && !found; i++)
-        found = mappings.items[i].inode == inode && mappings.items[i].device == device;
+    *found = false;
+    TRY(process_read_mappings(process, &mappings, &ignored));
+    for (size_t i = 0; i < mappings.count && !*found; i++)
+        *found = matches(&mappings.items[i], wanted);
     mappings_release(&mappings);
-    return found;
+    return STATUS_OK;
+}
+
+static bool is_of_file(const struct mapping *mapping, const void *wanted) {
+    const struct mapping *file = wanted;
+    return mapping->inode == file->inode && mapping->device == file->device;
 }
 
 /* " (deleted)" may follow. */
-static bool is_named(const char *path, const char *name) {
-    const char *slash = strrchr(path, '/');
+static bool is_named(const struct mapping *mapping, const void *wanted) {
+    const char *name = wanted, *slash = strrchr(mapping->path, '/');
     return slash != NULL && strncmp(slash + 1, name, strlen(name)) == 0;
 }
 
-bool process_lacks_library(struct process *process, const char *name) {
-    struct mappings mappings;
-    struct error ignored = {0};
+bool process_maps_file(struct process *process, uint32_t device, uint64_t inode) {
+    const struct mapping file = {.device = device, .inode = inode};
     bool found = false;
-    if (process_read_mappings(process, &mappings, &ignored) != STATUS_OK)
-        return false;
-    for (size_t i = 0; i < mappings.count && !found; i++)
-        found = is_named(mappings.items[i].path, name);
-    mappings_release(&mappings);
-    return !found;
+    return find_mapping(process, is_of_file, &file, &found) == STATUS_OK && found;
+}
+
+bool process_lacks_library(struct process *process, const char *name) {
+    bool found = false;
+    return find_mapping(process, is_named, name, &found) == STATUS_OK && !found;
 }
 
 /* Whether the process is called own_pid in a namespace of its own. */
