@@ -604,17 +604,23 @@ static const struct seen_memory *seen_at(const struct seen *seen, const char *pl
     return NULL;
 }
 
+/* A process whose memory is looked at, and its main thread in that slot. */
+static struct agent_session *open_memory_session(struct seen *seen, struct producer *producer, uint32_t main_slot) {
+    struct agent_session *session = open_session(seen);
+    producer_make(producer, session, 0);
+    ((struct wire_region *)producer->region)->memory_stride_bytes = 1000;
+    producer_publish(producer);
+    start_thread(producer, main_slot, 0);
+    producer->rings[main_slot].slot->tid = (uint32_t)getpid();
+    return session;
+}
+
 /* Allocations and samples share the stack that is remembered; what one thread allocates another gives back. */
 static void test_memory(void **state) {
     (void)state;
     static struct seen seen;
     struct producer producer;
-    struct agent_session *session = open_session(&seen);
-    producer_make(&producer, session, 0);
-    ((struct wire_region *)producer.region)->memory_stride_bytes = 1000;
-    producer_publish(&producer);
-    start_thread(&producer, 0, 0);
-    producer.rings[0].slot->tid = (uint32_t)getpid();
+    struct agent_session *session = open_memory_session(&seen, &producer, 0);
     put_alloc(&producer, 0,
               &(struct wire_alloc){.id = 1, .size_bytes = 8, .grown_bytes = 8, .weight_bytes = 8, .footprint_bytes = 8},
               NULL, 0);
@@ -681,13 +687,8 @@ static void test_growth_in_a_long_pass(void **state) {
     (void)state;
     static struct seen seen;
     struct producer producer;
-    struct agent_session *session = open_session(&seen);
-    producer_make(&producer, session, 0);
+    struct agent_session *session = open_memory_session(&seen, &producer, 0);
     struct wire_region *region = producer.region;
-    region->memory_stride_bytes = 1000;
-    producer_publish(&producer);
-    start_thread(&producer, 0, 0);
-    producer.rings[0].slot->tid = (uint32_t)getpid();
     drain(session);
     uint64_t peak_ns = clock_monotonic_ns();
     atomic_store(&region->peak_ns, peak_ns);
@@ -715,13 +716,8 @@ static void test_memory_without_python(void **state) {
     (void)state;
     static struct seen seen;
     struct producer producer;
-    struct agent_session *session = open_session(&seen);
-    producer_make(&producer, session, 0);
+    struct agent_session *session = open_memory_session(&seen, &producer, 1);
     struct wire_region *region = producer.region;
-    region->memory_stride_bytes = 1000;
-    producer_publish(&producer);
-    start_thread(&producer, 1, 0);
-    producer.rings[1].slot->tid = (uint32_t)getpid();
     put_code(&producer, 1, 0x1000, "starter", 10);
     put_code(&producer, 1, 0x2000, "other", 20);
     drain(session);
