@@ -211,11 +211,12 @@ enum status target_follow_exec(struct target *target) {
 /* The interpreter is gone, or no thread is there: it ended, or the process became, or becomes, another program. */
 static enum status reopen(struct target *target, uint64_t now_ns) {
     struct error ignored = {0};
+    /* The first thread can have ended before others when the process ends: that is soon over, and no other program. */
+    if (!process_alive(target->process))
+        return STATUS_NO_PROCESS;
     if (target->lost && now_ns - target->reopened_ns < REOPEN_PERIOD_NS)
         return STATUS_OK;
     target->reopened_ns = now_ns;
-    if (!process_alive(target->process))
-        return STATUS_NO_PROCESS;
     TRY(lose(target));
     if (open_runtime(target, &ignored) != STATUS_OK)
         return STATUS_OK;

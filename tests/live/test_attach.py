@@ -113,7 +113,7 @@ def assert_shares(told, seen, measure, clock, points):
     truth = shares({name: told["spent"][name][clock] for name in MIX})
     measured = shares({name: function_of(seen, name)["total_" + measure] for name in MIX})
     for name in MIX:
-        assert measured[name] == pytest.approx(truth[name], abs=points / 100), (truth, measured)
+        assert measured[name] == pytest.approx(truth[name], abs=points / 100), (truth, measured, seen["samples"])
 
 
 def test_wall_time_is_where_the_target_spent_it(python, tmp_path):
