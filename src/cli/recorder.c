@@ -305,7 +305,7 @@ static void announce(struct recorder *recorder) {
 }
 
 /* What a sample's weight is made of. A part that could have been and was not is a true 0, which the first event of a
- * thread says of all. */
+ * process says of all. */
 static enum status write_parts(struct recorder *recorder, const struct sample *sample, uint32_t thread,
                                uint32_t stack) {
     const struct capture_value cpu[] = {
@@ -317,14 +317,15 @@ static enum status write_parts(struct recorder *recorder, const struct sample *s
         {CAPTURE_MEASURE_WAIT_NS, sample->weight_ns},
         {CAPTURE_MEASURE_GIL_WAIT_NS, sample->gil == SAMPLE_GIL_WAITING ? sample->weight_ns : 0},
     };
+    bool *told = recorder->processes[sample->thread->process->number].told;
     bool is_wait = sample->clock == SAMPLE_CLOCK_WAIT;
     const struct capture_value *parts = is_wait ? wait : cpu;
     size_t count = is_wait ? sizeof wait / sizeof wait[0] : sizeof cpu / sizeof cpu[0];
     struct capture_value values[3];
     struct capture_event event = {.thread = thread, .stack = stack, .time_ns = sample->time_ns, .values = values};
     for (size_t i = 0; i < count; i++)
-        if (parts[i].amount > 0 || !recorder->told[parts[i].measure]) {
-            recorder->told[parts[i].measure] = true;
+        if (parts[i].amount > 0 || !told[parts[i].measure]) {
+            told[parts[i].measure] = true;
             values[event.value_count++] = parts[i];
         }
     return event.value_count > 0 ? capture_write_event(recorder->writer, &event) : STATUS_OK;

@@ -17,10 +17,10 @@ struct recorded_sites {
 };
 void recorded_sites_release(struct recorded_sites *sites);
 
-/* Ids of one process's frames in the capture: (code serial, instruction) → frame. */
 struct recorded_process {
-    struct map frames;
+    struct map frames; /* their ids in the capture: (code serial, instruction) → frame */
     struct recorded_sites sites;
+    bool told[CAPTURE_MEASURES]; /* of these parts there was an event */
 };
 
 /* The last stack of a thread. ids[i] is that of the stack that ends with its i-th frame, outermost first. */
@@ -52,7 +52,6 @@ struct recorder {
     struct recorded_process *processes;
     size_t process_count;
     struct progress progress;
-    bool told[CAPTURE_MEASURES]; /* of these parts there was an event */
 };
 
 /* The id of a frame of the process. Ids hold until the capture's epoch ends. */

@@ -76,6 +76,8 @@ def test_lines(python, run):
     for measure in ("alloc", "live", "peak"):
         report.assert_exact("child", measure, 7 * 3145740)
     (child,) = [process for process in report.report["processes"] if process["pid"] != report.report["pid"]]
+    # What was looked for and was not there is 0, and not absent, in each process.
+    assert child["sampled"]["copy_bytes"] <= MIB
     assert child["memory"]["inherited_bytes"] >= 601 * 40009
     assert child["memory"]["peak_bytes"] - child["memory"]["inherited_bytes"] >= 7 * 3145739
 
