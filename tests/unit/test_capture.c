@@ -278,6 +278,31 @@ static void test_everything_comes_back(void **state) {
     memory_release(&memory);
 }
 
+static enum status keep_frame(void *context, uint32_t id, const struct capture_frame *frame) {
+    (void)id;
+    *(struct capture_frame *)context = *frame;
+    return STATUS_OK;
+}
+
+/* co_firstlineno may be any int. */
+static void test_a_position_may_be_the_largest_number(void **state) {
+    (void)state;
+    struct capture_memory memory;
+    struct capture_writer *writer = memory_writer_open(&memory, NULL);
+    struct capture_frame frame = {.line = INT32_MAX, .end_line = INT32_MIN, .column = -1, .first_line = INT32_MAX};
+    struct capture_frame told = {0};
+    const struct capture_visitor visitor = {.context = &told, .frame = keep_frame};
+    uint32_t id = 0;
+    assert_int_equal(capture_intern_frame(writer, &frame, &id), STATUS_OK);
+    assert_int_equal(capture_writer_close(writer, NULL), STATUS_OK);
+    memory_take(&memory);
+    assert_int_equal(capture_read_bytes(memory.bytes, memory.size_bytes, &visitor, NULL, NULL), STATUS_OK);
+    assert_int_equal(told.line, INT32_MAX);
+    assert_int_equal(told.end_line, -1);
+    assert_int_equal(told.first_line, INT32_MAX);
+    memory_release(&memory);
+}
+
 /* 1 kHz with the schedule's jitter (a quarter of the period either way) over a program of 50 stacks that changes its
  * stack in half of the looks; the generator is fixed, so the size is always the same. */
 static void test_a_sample_takes_at_most_two_bytes(void **state) {
@@ -657,6 +682,7 @@ static void test_numbers_survive_their_coding(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_everything_comes_back, set_up, tear_down),
+        cmocka_unit_test(test_a_position_may_be_the_largest_number),
         cmocka_unit_test_setup_teardown(test_a_sample_takes_at_most_two_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_threads_in_turn_stay_small, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_cut_file_loses_what_was_cut, set_up, tear_down),
