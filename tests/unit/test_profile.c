@@ -197,6 +197,27 @@ static void test_a_capture_becomes_a_profile(void **state) {
     memory_release(&memory);
 }
 
+/* The counters come last. */
+static void test_what_was_cut_was_taken_all_the_same(void **state) {
+    (void)state;
+    struct capture_memory memory;
+    struct capture_writer *writer = memory_writer_open(&memory, NULL);
+    struct profile *profile = profile_new();
+    struct profile_load_options options = {.without_idle = true};
+    for (unsigned i = 0; i < 5; i++) {
+        struct capture_sample sample = {.thread = 1, .run = i < 2 ? CAPTURE_RUNNING : CAPTURE_IDLE};
+        assert_int_equal(capture_write_sample(writer, &sample), STATUS_OK);
+    }
+    assert_int_equal(capture_writer_flush(writer, UINT64_MAX), STATUS_OK);
+    memory_take(&memory);
+    capture_writer_abandon(writer);
+    assert_int_equal(profile_add_capture_bytes(profile, memory.bytes, memory.size_bytes, &options, NULL),
+                     STATUS_DAMAGED);
+    assert_int_equal(profile->counters.taken, 5);
+    profile_free(profile);
+    memory_release(&memory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_library_code_is_told_by_its_path),
@@ -204,6 +225,7 @@ int main(void) {
         cmocka_unit_test(test_a_measure_that_was_not_taken_is_absent),
         cmocka_unit_test(test_sums_stop_at_the_top),
         cmocka_unit_test(test_a_capture_becomes_a_profile),
+        cmocka_unit_test(test_what_was_cut_was_taken_all_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
