@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -651,6 +652,13 @@ static void test_other_files_are_no_captures(void **state) {
     assert_int_equal(capture_read("/no/such/file", &visitor, NULL, &error), STATUS_FAILED);
     assert_int_equal(capture_read("/proc/self/exe", &visitor, NULL, &error), STATUS_DAMAGED);
     assert_non_null(strstr(error.text, "not a strobe capture"));
+    char folder[] = "/tmp/test_capture.XXXXXX", pipe_path[64];
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(pipe_path, sizeof pipe_path, "%s/pipe", folder);
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_int_equal(capture_read(pipe_path, &visitor, NULL, &error), STATUS_FAILED);
+    assert_int_equal(unlink(pipe_path), 0);
+    assert_int_equal(rmdir(folder), 0);
     assert_int_equal(capture_read_bytes(later, sizeof later, &visitor, NULL, &error), STATUS_DAMAGED);
     assert_non_null(strstr(error.text, "format 2.0"));
 }
