@@ -153,6 +153,7 @@ static void test_imports_are_the_importing_lines(void **state) {
     add(profile, 0, "@site:7 ^line:1 @c:8", 6);
     add(profile, 0, "main:10 ^made:2", 7);
     add(profile, 0, "main:10 @loads:9 ^__new__:3", 8);
+    add(profile, 0, "main:11 @runctx:9 !native:0 ^line:4", 9);
     attribute(profile, NULL, &result);
     assert_line(&result, file_of('@'), 5, 100, 110);
     assert_line(&result, file_of('@'), 6, 10, 10);
@@ -163,7 +164,9 @@ static void test_imports_are_the_importing_lines(void **state) {
     assert_line(&result, file_of('@'), 8, 6, 6);
     assert_line(&result, file_of('^'), 2, 7, 7);
     assert_line(&result, "/app.py", 10, 1008, 1015);
-    assert_int_equal(result.sums[MEASURE_CPU_NS], 1137);
+    assert_line(&result, "/app.py", 11, 9, 9); /* exec() stands between the library and its string */
+    assert_null(line_row(&result, file_of('^'), 4));
+    assert_int_equal(result.sums[MEASURE_CPU_NS], 1146);
     attribution_release(&result);
     profile_free(profile);
 }
