@@ -18,7 +18,11 @@ struct profile_builder {
     size_t frame_capacity, stack_capacity, entry_capacity;
     size_t process_capacity, thread_capacity, sample_capacity, fact_capacity;
     bool samples_unsorted;
-    struct digest_map allocators; /* process × stack -> thread + 1 */
+    /* Of all processes together, each once: thousands of them tell of the same few. */
+    const char **libraries;
+    size_t library_count, library_capacity;
+    struct digest_map library_index; /* -> 1 */
+    struct digest_map allocators;    /* process × stack -> thread + 1 */
     struct held_watch held;
 };
 

@@ -102,10 +102,12 @@ static void free_builder(struct profile_builder *builder) {
     digest_map_release(&builder->frames);
     digest_map_release(&builder->stacks);
     digest_map_release(&builder->entries);
+    digest_map_release(&builder->library_index);
     digest_map_release(&builder->allocators);
     buffer_release(&builder->safe);
     held_watch_release(&builder->held);
     free(builder->text_list);
+    free(builder->libraries);
     free(builder);
 }
 

@@ -1,6 +1,7 @@
 #include "profile/build.h"
 
 #include "capture_memory.h"
+#include "profile/builder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,6 +28,9 @@ static void test_library_code_is_told_by_its_path(void **state) {
     struct capture_process process = {.libraries = libraries, .library_count = 2};
     uint32_t index = 0;
     assert_int_equal(profile_append_process(profile, &process, &index), STATUS_OK);
+    /* Each frame is held against each library once, however many processes told of it. */
+    assert_int_equal(profile_append_process(profile, &process, &index), STATUS_OK);
+    assert_int_equal(profile->builder->library_count, 2);
     assert_true(is_library(profile, "/usr/lib/python3.11/json/__init__.py"));
     assert_true(is_library(profile, "/opt/py/lib64/python3.13t/threading.py"));
     assert_true(is_library(profile, "/root/.pyenv/versions/3.8.18/lib/python3.8/os.py"));
