@@ -143,12 +143,29 @@ static enum status write_memory(struct recorder *recorder, const struct sample_m
         .resident_bytes = memory->resident_bytes,
         .points = points,
         .point_count = count,
+        .exec_count = recorder->processes[memory->process->number].exec_count,
     };
     return capture_write_footprint(recorder->writer, &record);
 }
 
+/* After an exec the memory is another program's. That is told before anything of it is. */
+static enum status note_program(struct recorder *recorder, const struct sample_memory *memory) {
+    struct recorded_process *process = &recorder->processes[memory->process->number];
+    uint32_t before = process->memory_serial;
+    process->memory_serial = memory->sites->serial;
+    if (before == 0 || before == memory->sites->serial)
+        return STATUS_OK;
+    process->exec_count++;
+    struct sample_memory begin = *memory;
+    if (memory->footprint_count > 0 && memory->footprint[0].time_ns < memory->time_ns)
+        begin.time_ns = memory->footprint[0].time_ns;
+    begin.footprint_count = 0;
+    return write_memory(recorder, &begin);
+}
+
 enum status recorder_take_memory(struct sample_sink *sink, const struct sample_memory *memory) {
     struct recorder *recorder = (struct recorder *)sink;
+    TRY(note_program(recorder, memory));
     for (size_t i = 0; i < memory->change_count; i++) {
         const struct sample_change *change = &memory->changes[i];
         uint32_t stack = 0;

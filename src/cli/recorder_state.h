@@ -21,6 +21,8 @@ struct recorded_process {
     struct map frames; /* their ids in the capture: (code serial, instruction) → frame */
     struct recorded_sites sites;
     bool told[CAPTURE_MEASURES]; /* of these parts there was an event */
+    uint32_t memory_serial;      /* of the sample_sites of the program whose memory was told last; 0: none was */
+    uint64_t exec_count;
 };
 
 /* The last stack of a thread. ids[i] is that of the stack that ends with its i-th frame, outermost first. */

@@ -106,6 +106,9 @@ static void free_builder(struct profile_builder *builder) {
     digest_map_release(&builder->allocators);
     buffer_release(&builder->safe);
     held_watch_release(&builder->held);
+    for (size_t i = 0; i < PEAK_MEASURES; i++)
+        free(builder->kept_peaks[i]);
+    free(builder->programs);
     free(builder->text_list);
     free(builder->libraries);
     free(builder);

@@ -82,6 +82,27 @@ def test_lines(python, run):
     assert child["memory"]["peak_bytes"] - child["memory"]["inherited_bytes"] >= 7 * 3145739
 
 
+EXEC = """
+kept = []
+if "AGAIN" in os.environ:
+    kept.append(bytearray(5242889)) #after
+else:
+    for i in range(7):
+        kept.append(bytearray(3145739)) #before
+    os.environ["AGAIN"] = "1"
+    os.execv(sys.executable, [sys.executable, __file__])
+"""
+
+
+def test_exec(python, run):
+    """What a program held is gone when it execs; the peak is that of the one that held more."""
+    report = run(python, EXEC)
+    report.assert_exact("before", "peak", 7 * 3145740)
+    report.assert_exact("before", "live", 0)
+    report.assert_exact("after", "peak", 0)
+    report.assert_exact("after", "live", 5242890)
+
+
 LEAKS = """
 import time
 kept, cache = [], {}
