@@ -180,7 +180,8 @@ uint64_t profile_margin(const uint64_t row[MEASURE_COUNT], enum measure measure)
      * for. */
     double squares = (double)row[variance];
     double one = row[measure] > 0 ? NINETEEN_OF_TWENTY * squares / ((double)row[measure] / 1024) : 0;
-    return (uint64_t)(NINETEEN_OF_TWENTY * 1024 * square_root(squares + one * one));
+    double margin = NINETEEN_OF_TWENTY * 1024 * square_root(squares + one * one);
+    return margin < 0x1p64 ? (uint64_t)margin : UINT64_MAX;
 }
 
 enum measure profile_main_measure(const struct profile *profile) {

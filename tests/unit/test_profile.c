@@ -129,6 +129,8 @@ static void test_sums_stop_at_the_top(void **state) {
     assert_int_equal(profile_add_value(profile, 0, 0, MEASURE_ALLOC_BYTES, UINT64_MAX - 1), STATUS_OK);
     assert_int_equal(profile_add_value(profile, 0, 0, MEASURE_ALLOC_BYTES, 5), STATUS_OK);
     assert_true(profile_total(profile, MEASURE_ALLOC_BYTES) == UINT64_MAX);
+    const uint64_t row[MEASURE_COUNT] = {[MEASURE_ALLOC_BYTES] = 1, [MEASURE_ALLOC_VARIANCE] = UINT64_MAX};
+    assert_true(profile_margin(row, MEASURE_ALLOC_BYTES) == UINT64_MAX);
     profile_free(profile);
 }
 
