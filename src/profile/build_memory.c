@@ -5,6 +5,8 @@
 #include <string.h>
 
 enum { TIMELINE_POINTS = 1000 };
+/* What all execs together may cost; a file can tell of one in a few bytes. Those beyond pass for none. */
+static const uint64_t MAX_PROGRAM_STEPS = 2000000000;
 
 /* The thread that a process × stack is counted with. False when the process has none at all. */
 static bool find_allocator(const struct profile *profile, uint32_t process, uint32_t stack, uint32_t *thread) {
@@ -83,6 +85,9 @@ static enum status begin_program(struct profile *profile, uint32_t process, stru
     static const enum measure LIVE[] = {MEASURE_LIVE_BYTES, MEASURE_LIVE_COUNT, MEASURE_LIVE_VARIANCE};
     struct profile_builder *builder = profile->builder;
     bool is_highest = program->peak_bytes > program->kept_peak_bytes;
+    builder->program_steps += profile->entry_count + builder->held.path_count + 1;
+    if (builder->program_steps > MAX_PROGRAM_STEPS)
+        return STATUS_OK;
     TRY(reserve_kept(profile));
     for (size_t entry = 0; entry < profile->entry_count; entry++) {
         if (process_of(profile, entry) != process)

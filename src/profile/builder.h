@@ -37,6 +37,7 @@ struct profile_builder {
     struct held_watch held;
     struct memory_program *programs; /* by process; fewer where the others have none */
     size_t program_count, program_capacity;
+    uint64_t program_steps;              /* that their beginnings took */
     uint64_t *kept_peaks[PEAK_MEASURES]; /* by entry; fewer where the others are 0 */
     size_t kept_count;
 };
