@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_FACTS = 1000 };
+
 uint64_t saturating_add(uint64_t left, uint64_t right) {
     return left > UINT64_MAX - right ? UINT64_MAX : left + right;
 }
@@ -163,6 +165,9 @@ enum status profile_append_thread(struct profile *profile, const struct capture_
                         sizeof profile->threads[0]));
     profile->threads[profile->thread_count] = (struct profile_thread){0};
     TRY(builder_set_thread(profile, (uint32_t)profile->thread_count, thread));
+    struct digest process = digest_of_pair(thread->process, 0);
+    if (digest_map_get(&profile->builder->first_threads, process) == 0)
+        TRY(digest_map_set(&profile->builder->first_threads, process, (uint32_t)profile->thread_count + 1));
     *index = (uint32_t)profile->thread_count++;
     return STATUS_OK;
 }
@@ -171,6 +176,8 @@ enum status builder_append_fact(struct profile *profile, struct capture_text key
     struct profile_fact fact;
     TRY(profile_intern_text(profile, key, &fact.key));
     TRY(profile_intern_text(profile, value, &fact.value));
+    if (profile->fact_count == MAX_FACTS)
+        return STATUS_OK;
     /* Each epoch says it again. */
     for (size_t i = 0; i < profile->fact_count; i++)
         if (profile->facts[i].key == fact.key)

@@ -11,12 +11,9 @@ static const uint64_t MAX_PROGRAM_STEPS = 2000000000;
 /* The thread that a process × stack is counted with. False when the process has none at all. */
 static bool find_allocator(const struct profile *profile, uint32_t process, uint32_t stack, uint32_t *thread) {
     uint32_t known = digest_map_get(&profile->builder->allocators, digest_of_pair(process, stack));
+    if (known == 0)
+        known = digest_map_get(&profile->builder->first_threads, digest_of_pair(process, 0));
     *thread = known - 1;
-    for (uint32_t i = 0; known == 0 && i < profile->thread_count; i++)
-        if (profile->threads[i].process == process) {
-            *thread = i;
-            return true;
-        }
     return known != 0;
 }
 

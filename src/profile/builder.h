@@ -33,6 +33,7 @@ struct profile_builder {
     const char **libraries;
     size_t library_count, library_capacity;
     struct digest_map library_index; /* -> 1 */
+    struct digest_map first_threads; /* process -> its first thread + 1 */
     struct digest_map allocators;    /* process × stack -> thread + 1 */
     struct held_watch held;
     struct memory_program *programs; /* by process; fewer where the others have none */
