@@ -46,12 +46,18 @@ struct copy {
     struct capture_merge *merge;
     bool has_start;
     uint64_t start_ns; /* of the capture; all captures' becomes the merge's */
+    bool has_times;    /* something was told at a time since then */
 };
 
 /* Nothing is before the start: times that are have no meaning (a damaged capture's; that of a process whose end was not
  * seen), and moved down they would be far in the future. */
-static uint64_t move_time(const struct copy *copy, uint64_t time_ns) {
+static uint64_t move_start(const struct copy *copy, uint64_t time_ns) {
     return copy->merge->start_ns + (time_ns > copy->start_ns ? time_ns - copy->start_ns : 0);
+}
+
+static uint64_t move_time(struct copy *copy, uint64_t time_ns) {
+    copy->has_times = true;
+    return move_start(copy, time_ns);
 }
 
 static bool is_interned(const struct copy *copy, const struct copied_id *known) {
@@ -171,14 +177,16 @@ static enum status on_process(void *context, const struct capture_process *proce
     struct copy *copy = context;
     struct capture_process mapped = *process;
     uint64_t known = 0;
+    bool is_known = map_get(&copy->processes, process->process, &known);
     if (!copy->merge->has_start)
         copy->merge->start_ns = process->start_ns;
-    if (!copy->has_start)
+    /* As profile/load.c has it. */
+    bool is_earlier = !copy->has_times && is_known && copy->processes.count == 1 && process->start_ns < copy->start_ns;
+    if (!copy->has_start || is_earlier)
         copy->start_ns = process->start_ns;
     copy->has_start = copy->merge->has_start = true;
-    mapped.start_ns = move_time(copy, process->start_ns);
-    mapped.process =
-        map_get(&copy->processes, process->process, &known) ? (uint32_t)known : copy->merge->next_process++;
+    mapped.start_ns = move_start(copy, process->start_ns);
+    mapped.process = is_known ? (uint32_t)known : copy->merge->next_process++;
     TRY(map_set(&copy->processes, process->process, mapped.process));
     return accept(capture_add_process(copy->writer, &mapped));
 }

@@ -22,6 +22,7 @@ struct loader {
     struct map threads;
     bool has_start;
     uint64_t start_ns; /* of the capture's first process: the profile's time line begins there */
+    bool has_times;    /* something was told on that time line */
     struct capture_sample last;
     bool has_last;
 };
@@ -87,7 +88,8 @@ static enum status on_stack(void *context, uint32_t id, uint32_t parent, uint32_
     return append_id(&loader->stacks, index);
 }
 
-static uint64_t on_time_line(const struct loader *loader, uint64_t time_ns) {
+static uint64_t on_time_line(struct loader *loader, uint64_t time_ns) {
+    loader->has_times = true;
     return time_ns > loader->start_ns ? time_ns - loader->start_ns : 0;
 }
 
@@ -103,11 +105,15 @@ static enum status on_process(void *context, const struct capture_process *proce
     struct capture_process shifted = *process;
     uint64_t known = 0;
     uint32_t index = 0;
-    if (!loader->has_start)
+    bool is_known = map_get(&loader->processes, process->process, &known);
+    /* Who looks from inside began earlier than who looked from outside and told of it first. */
+    bool is_earlier =
+        !loader->has_times && is_known && loader->processes.count == 1 && process->start_ns < loader->start_ns;
+    if (!loader->has_start || is_earlier)
         loader->start_ns = process->start_ns;
     loader->has_start = true;
-    shifted.start_ns = on_time_line(loader, process->start_ns);
-    if (map_get(&loader->processes, process->process, &known))
+    shifted.start_ns = process->start_ns > loader->start_ns ? process->start_ns - loader->start_ns : 0;
+    if (is_known)
         return builder_set_process(loader->profile, (uint32_t)known, &shifted);
     TRY(profile_append_process(loader->profile, &shifted, &index));
     return map_set(&loader->processes, process->process, index);

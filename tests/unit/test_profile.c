@@ -224,6 +224,32 @@ static void test_what_was_cut_was_taken_all_the_same(void **state) {
     memory_release(&memory);
 }
 
+/* As it is where strobe looks from outside before the agent is found, which was there before. */
+static void test_time_begins_with_the_earlier_look(void **state) {
+    (void)state;
+    struct capture_memory memory;
+    struct capture_writer *writer = memory_writer_open(&memory, NULL);
+    struct profile *profile = profile_new();
+    struct profile_load_options options = {.with_samples = true};
+    struct capture_process earlier = {.pid = 42, .start_ns = 4990000000};
+    assert_int_equal(capture_add_process(writer, &earlier), STATUS_OK);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct capture_sample sample = {.thread = 1, .time_ns = 4995000000 + i * 1000000};
+        assert_int_equal(capture_write_sample(writer, &sample), STATUS_OK);
+        /* Too late: that time line is in use. */
+        earlier.start_ns = 4000000000;
+        assert_int_equal(capture_add_process(writer, &earlier), STATUS_OK);
+    }
+    assert_int_equal(capture_writer_close(writer, NULL), STATUS_OK);
+    memory_take(&memory);
+    assert_int_equal(profile_add_capture_bytes(profile, memory.bytes, memory.size_bytes, &options, NULL), STATUS_OK);
+    assert_int_equal(profile->samples[0].time_ns, 5000000);
+    assert_int_equal(profile->elapsed_ns, 7000000);
+    assert_int_equal(profile->processes[0].elapsed_ns, 7000000);
+    profile_free(profile);
+    memory_release(&memory);
+}
+
 /* Where `line` holds so much, and held so much at the peak. */
 static void hold(struct capture_writer *writer, int32_t line, uint64_t exec_count, int64_t live, int64_t peak) {
     const struct capture_difference values[] = {{CAPTURE_MEASURE_LIVE_BYTES, live}, {CAPTURE_MEASURE_PEAK_BYTES, peak}};
@@ -287,6 +313,7 @@ int main(void) {
         cmocka_unit_test(test_sums_stop_at_the_top),
         cmocka_unit_test(test_a_capture_becomes_a_profile),
         cmocka_unit_test(test_what_was_cut_was_taken_all_the_same),
+        cmocka_unit_test(test_time_begins_with_the_earlier_look),
         cmocka_unit_test(test_an_exec_leaves_nothing_live),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
