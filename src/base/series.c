@@ -46,8 +46,10 @@ static size_t find_dullest(const struct series *series, size_t highest) {
 }
 
 void series_reduce(struct series *series) {
+    if (series->points == NULL)
+        return;
     size_t highest = find_highest(series);
-    while (series->points != NULL && series->count > series->limit && series->count > 3) {
+    while (series->count > series->limit && series->count > 3) {
         size_t dullest = find_dullest(series, highest);
         series->count--;
         memmove(&series->points[dullest], &series->points[dullest + 1],
