@@ -84,7 +84,12 @@ enum status target_open(struct process *process, pid_t parent_pid, const struct 
     target->settle_ns = TARGET_SETTLE_FIRST_NS;
     target->strange_cpu_ns = UINT64_MAX;
     target->sampled = (struct sampled_process){
-        .process = process, .pid = process_pid(process), .parent_pid = parent_pid, .paused = options->paused};
+        .process = process,
+        .pid = process_pid(process),
+        .parent_pid = parent_pid,
+        .paused = options->paused,
+        .counters = &target->counters,
+    };
     memory_pages_init(&target->pages, process_memory(process));
     memory_meter_init(&target->live, process_memory(process), &target->budget);
     memory_meter_init(&target->objects, &target->pages.memory, &target->budget);

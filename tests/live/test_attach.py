@@ -455,6 +455,7 @@ def test_killed_at_a_random_moment(any_python, script, tmp_path):
     assert re.fullmatch(r"strobe: [^\n]+\n", result.stderr)
     seen = json.loads(result.stdout)
     assert function_of(seen, "work")["total_samples"] > 0
+    assert seen["samples"]["taken"] > 0
     # What was sampled in the last second may be lost, but no more; half a second is for a strobe that was kept waiting.
     assert seen["elapsed_s"] >= killed_s - running.begun_s - 1.5
     assert size > 0
