@@ -171,6 +171,9 @@ enum status dump_write_text(const struct look *look, struct source_cache *source
     for (size_t i = 0; i < look->thread_count; i++)
         if (look->threads[i].has_python)
             write_thread(&writer, look, &look->threads[i]);
+    if (!look->threads_complete)
+        fprintf(stream, "\n%s(some threads are missing: the list of them changed at every attempt to read it)%s\n",
+                writer.palette->warning, writer.palette->end);
     write_native_threads(&writer, look);
     enum status status = look->has_tasks ? dump_write_tasks(&writer, look) : STATUS_OK;
     buffer_release(&writer.scratch);

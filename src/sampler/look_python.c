@@ -4,6 +4,7 @@
 #include "base/map.h"
 #include "cpython/locals.h"
 #include "cpython/repr.h"
+#include "cpython/state_list.h"
 #include "sampler/look_async.h"
 #include "unwind/python_stack.h"
 
@@ -35,7 +36,9 @@ struct taker {
     struct code_cache codes;
     struct stack_reader stacks;
     struct python_stack stack;
-    struct map seen; /* interpreters and threads: a list that bites its own tail ends there */
+    struct state_list interp_list;
+    struct state_list thread_list;
+    struct map seen; /* interpreters and threads: what two lists claim to have is of the first */
     size_t frame_count;
     struct interp interp; /* the one being read */
     struct thread_names names;
@@ -188,22 +191,29 @@ static enum status meet(struct taker *taker, remote_addr address, bool *first) {
     return *first ? map_set(&taker->seen, address, 1) : STATUS_OK;
 }
 
+/* The list was read to its end first: reading a stack takes longer than some threads live. */
+static enum status take_threads(struct taker *taker) {
+    struct state_list *list = &taker->thread_list;
+    TRY(state_list_read_threads(taker->runtime, taker->interp.address, list));
+    taker->look->threads_complete &= list->complete;
+    for (size_t i = 0; i < list->count && taker->look->thread_count < MAX_THREADS; i++) {
+        struct thread_state state;
+        bool is_new = false;
+        TRY(meet(taker, list->items[i], &is_new));
+        enum status status = is_new ? thread_state_read(taker->runtime, list->items[i], &state) : STATUS_NOT_FOUND;
+        if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+            return status;
+        if (status == STATUS_OK && state.interp == taker->interp.address)
+            TRY(take_thread(taker, &state));
+    }
+    return STATUS_OK;
+}
+
 static enum status take_interpreter(struct taker *taker) {
     size_t first = taker->look->thread_count;
     TRY(append_interpreter(taker));
     TRY(thread_names_read(taker->runtime, &taker->interp, NULL, &taker->look->arena, &taker->names));
-    remote_addr address = taker->interp.threads_head;
-    while (address != 0 && taker->look->thread_count < MAX_THREADS) {
-        struct thread_state state;
-        bool is_new = false;
-        TRY(meet(taker, address, &is_new));
-        /* A list that breaks under our hands costs the threads behind the break. */
-        if (!is_new || thread_state_read(taker->runtime, address, &state) != STATUS_OK ||
-            state.interp != taker->interp.address)
-            break;
-        address = state.next;
-        TRY(take_thread(taker, &state));
-    }
+    TRY(take_threads(taker));
     /* The first interpreter found may have none yet. */
     if (taker->look->thread_count > first)
         oldest_first(taker->look->threads + first, taker->look->thread_count - first);
@@ -211,15 +221,17 @@ static enum status take_interpreter(struct taker *taker) {
 }
 
 static enum status take_interpreters(struct taker *taker) {
-    remote_addr address = 0;
-    TRY(interp_first(taker->runtime, &address));
-    while (address != 0 && taker->look->interpreter_count < MAX_INTERPRETERS) {
+    struct state_list *list = &taker->interp_list;
+    TRY(state_list_read_interps(taker->runtime, list));
+    taker->look->threads_complete = list->complete;
+    for (size_t i = 0; i < list->count; i++) {
         bool is_new = false;
-        TRY(meet(taker, address, &is_new));
-        if (!is_new || interp_read(taker->runtime, address, &taker->interp) != STATUS_OK)
-            break;
-        address = taker->interp.next;
-        TRY(take_interpreter(taker));
+        TRY(meet(taker, list->items[i], &is_new));
+        enum status status = is_new ? interp_read(taker->runtime, list->items[i], &taker->interp) : STATUS_NOT_FOUND;
+        if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+            return status;
+        if (status == STATUS_OK)
+            TRY(take_interpreter(taker));
     }
     return STATUS_OK;
 }
@@ -263,5 +275,7 @@ enum status look_python_take(struct runtime *runtime, const struct look_options 
     stack_reader_release(&taker.stacks);
     python_stack_release(&taker.stack);
     map_release(&taker.seen);
+    state_list_release(&taker.interp_list);
+    state_list_release(&taker.thread_list);
     return status;
 }

@@ -92,6 +92,8 @@ static enum status put_look(struct buffer *text, const struct look *look) {
                                  look->interpreters[i].collecting ? " collecting" : ""));
     for (size_t i = 0; i < look->thread_count; i++)
         TRY(put_thread(text, &look->threads[i]));
+    if (!look->threads_complete)
+        TRY(buffer_append_text(text, "threads: incomplete\n"));
     for (size_t i = 0; i < look->task_count; i++)
         TRY(put_task(text, &look->tasks[i]));
     if (look->tasks_error.status != STATUS_OK)
