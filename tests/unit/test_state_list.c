@@ -200,6 +200,33 @@ static void test_an_interpreter_that_ends_meanwhile(void **state) {
     free(subject.target);
 }
 
+/* The newest thread ends while the runtime is looked at first. */
+static void end_newest(struct subject *subject) {
+    const struct layout *layout = &subject->target->runtime.layout;
+    put(subject, subject->interps[INTERPS - 1], layout->interp.threads_head, subject->threads[1]);
+    put(subject, subject->threads[0], layout->thread.interp, 0x5a5a5a5a5a5a5a5a);
+}
+
+static void test_a_runtime_whose_newest_thread_ends(void **state) {
+    (void)state;
+    struct subject subject;
+    struct runtime opened;
+    struct error error = {0};
+    subject_init(&subject, 12);
+    const uint32_t version = 0x030c01f0;
+    struct runtime_symbols symbols = {.runtime = subject.runtime, .py_version = fake_allocate(subject.target, 8)};
+    fake_put(subject.target, symbols.py_version, &version, sizeof version);
+    put(&subject, subject.runtime, subject.target->runtime.layout.runtime.interpreters_head,
+        subject.interps[INTERPS - 1]);
+    /* The runtime's beginning, the version, the newest interpreter and its newest thread come before. */
+    subject.changes_at = 5;
+    subject.change = end_newest;
+    assert_int_equal(runtime_open(&opened, &subject.memory, &subject.memory, &symbols, &error), STATUS_OK);
+    assert_int_equal(subject.changes_at, 0);
+    assert_false(opened.empty);
+    free(subject.target);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists_at_rest),
@@ -208,6 +235,7 @@ int main(void) {
         cmocka_unit_test(test_a_list_that_stands_still_half_changed),
         cmocka_unit_test(test_lists_that_are_broken),
         cmocka_unit_test(test_an_interpreter_that_ends_meanwhile),
+        cmocka_unit_test(test_a_runtime_whose_newest_thread_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
