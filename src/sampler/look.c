@@ -50,6 +50,9 @@ static bool waits_for_gil(const struct looker *looker, const struct interp *inte
 static enum status describe_thread(void *context, const struct interp *interp, const struct thread_state *state,
                                    const struct thread_name *name, struct look_thread *thread) {
     struct looker *looker = context;
+    /* What was read for the thread before is older than this one's frames will be. */
+    if (looker->options->with_locals && !looker->options->blocking)
+        memory_pages_clear(&looker->pages);
     const struct system_thread *system = native_ids_claim(&looker->native_ids, state, name);
     if (system != NULL) {
         thread->native_id = (uint64_t)system->own_tid;
