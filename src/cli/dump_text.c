@@ -27,7 +27,7 @@ static void write_indent(struct dump_writer *writer, int columns) {
 
 /* What a module's namespace is full of, and nobody looks for: its functions, classes and imports. */
 static bool is_furniture(const struct look_frame *frame, const struct look_local *local) {
-    static const char *const types[] = {"module", "function", "type", "builtin_function_or_method"};
+    static const char *const types[] = {"module", "function", "type", "builtin_function_or_method", "lazy_import"};
     if (strcmp(frame->function, "<module>") != 0)
         return false;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)

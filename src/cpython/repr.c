@@ -188,6 +188,7 @@ static const struct shower {
     {"list", repr_show_list, false},
     {"tuple", repr_show_tuple, false},
     {"dict", repr_show_dict, false},
+    {"frozendict", repr_show_frozendict, true}, /* 3.15+ */
     {"set", repr_show_set, true},
     {"frozenset", repr_show_set, true},
     {"collections.deque", repr_show_deque, true},
@@ -212,6 +213,8 @@ static const struct shower {
     {"wrapper_descriptor", repr_show_descriptor, true},
     {"getset_descriptor", repr_show_descriptor, true},
     {"member_descriptor", repr_show_descriptor, true},
+    {"sentinel", repr_show_sentinel, true},       /* 3.15+ */
+    {"lazy_import", repr_show_lazy_import, true}, /* 3.15+ */
     {"BaseException", repr_show_exception, true},
     {"datetime.date", repr_show_date, true},
     {"datetime.datetime", repr_show_datetime, true},
