@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "cpython/dict.h"
+#include "cpython/repr.h"
 #include "cpython/str.h"
 #include "cpython/type.h"
 
@@ -16,6 +17,7 @@ enum {
     MAX_CELL_ARGUMENTS = 1024, /* searched for the name of a cell */
     MAX_COMPREHENSION_VARIABLES = 64,
     MAX_NAME_CHARACTERS = 1 << 20,
+    MAX_KEY_CHARACTERS = 128, /* of a key that is no name */
     SLOT_BYTES = 8,
 };
 
@@ -183,12 +185,22 @@ static enum status visit_frame_object(struct walk *walk) {
     return status;
 }
 
+/* A namespace is a dict, and a program may put into it what it likes: a key that is no str shows as a value does. */
+static enum status visit_key(struct walk *walk, remote_addr key, remote_addr value) {
+    buffer_clear(&walk->name);
+    TRY(repr_append(walk->runtime, key, MAX_KEY_CHARACTERS, &walk->name));
+    return walk->visit(walk->context, buffer_text(&walk->name), value, false);
+}
+
 static enum status visit_namespace_entry(void *context, remote_addr key, remote_addr value) {
-    const struct walk *walk = context;
+    struct walk *walk = context;
+    struct type_info type;
     for (size_t i = 0; i < walk->shown_count; i++)
         if (walk->shown[i] == key)
             return STATUS_OK;
-    return visit_named(context, key, value, false);
+    if (type_read(walk->runtime, key, &type) == STATUS_OK && (type.flags & TYPE_IS_STR) == 0)
+        return visit_key(walk, key, value);
+    return visit_named(walk, key, value, false);
 }
 
 /* Module and class bodies keep their names in a dict. (A class body's may be any mapping: then nothing is shown.) */
