@@ -38,7 +38,8 @@ struct taker {
     struct python_stack stack;
     struct state_list interp_list;
     struct state_list thread_list;
-    struct map seen; /* interpreters and threads: what two lists claim to have is of the first */
+    struct map seen;       /* interpreters and threads: what two lists claim to have is of the first */
+    struct map thread_ids; /* of this interpreter: whose state has which */
     size_t frame_count;
     struct interp interp; /* the one being read */
     struct thread_names names;
@@ -191,21 +192,53 @@ static enum status meet(struct taker *taker, remote_addr address, bool *first) {
     return *first ? map_set(&taker->seen, address, 1) : STATUS_OK;
 }
 
-/* The list was read to its end first: reading a stack takes longer than some threads live. */
+/* The thread that has an id is the oldest that claims to have it. */
+static enum status note_thread_ids(struct taker *taker) {
+    const struct state_list *list = &taker->thread_list;
+    map_clear(&taker->thread_ids);
+    for (size_t i = 0; i < list->count; i++) {
+        struct thread_state state;
+        enum status status = thread_state_read(taker->runtime, list->items[i], &state);
+        if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+            return status;
+        if (status == STATUS_OK && state.thread_id != 0)
+            TRY(map_set(&taker->thread_ids, state.thread_id, state.address));
+    }
+    return STATUS_OK;
+}
+
+/* A state that is made for a thread which has not begun: up to 3.11 it has the ids of the thread that makes it
+ * (Modules/_threadmodule.c, Python/pystate.c), later none. Neither has a frame. */
+static bool is_unborn(const struct taker *taker, const struct thread_state *state) {
+    uint64_t owner = 0;
+    if (state->frame != 0)
+        return false;
+    return state->thread_id == 0 || (map_get(&taker->thread_ids, state->thread_id, &owner) && owner != state->address);
+}
+
+static enum status take_listed_thread(struct taker *taker, remote_addr address) {
+    struct thread_state state;
+    bool is_new = false;
+    TRY(meet(taker, address, &is_new));
+    if (!is_new)
+        return STATUS_OK;
+    enum status status = thread_state_read(taker->runtime, address, &state);
+    if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+        return status;
+    if (status != STATUS_OK || state.interp != taker->interp.address || is_unborn(taker, &state))
+        return STATUS_OK;
+    return take_thread(taker, &state);
+}
+
+/* The list was read to its end first: reading a stack takes longer than some threads live. The newest are looked at
+ * first, for they are mostly those. */
 static enum status take_threads(struct taker *taker) {
     struct state_list *list = &taker->thread_list;
     TRY(state_list_read_threads(taker->runtime, taker->interp.address, list));
     taker->look->threads_complete &= list->complete;
-    for (size_t i = 0; i < list->count && taker->look->thread_count < MAX_THREADS; i++) {
-        struct thread_state state;
-        bool is_new = false;
-        TRY(meet(taker, list->items[i], &is_new));
-        enum status status = is_new ? thread_state_read(taker->runtime, list->items[i], &state) : STATUS_NOT_FOUND;
-        if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
-            return status;
-        if (status == STATUS_OK && state.interp == taker->interp.address)
-            TRY(take_thread(taker, &state));
-    }
+    TRY(note_thread_ids(taker));
+    for (size_t i = 0; i < list->count && taker->look->thread_count < MAX_THREADS; i++)
+        TRY(take_listed_thread(taker, list->items[i]));
     return STATUS_OK;
 }
 
@@ -275,6 +308,7 @@ enum status look_python_take(struct runtime *runtime, const struct look_options 
     stack_reader_release(&taker.stacks);
     python_stack_release(&taker.stack);
     map_release(&taker.seen);
+    map_release(&taker.thread_ids);
     state_list_release(&taker.interp_list);
     state_list_release(&taker.thread_list);
     return status;

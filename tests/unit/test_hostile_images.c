@@ -136,6 +136,23 @@ static void bite_threads(struct subject *subject) {
     assert_int_equal(count(subject, "function=wide "), 13);
 }
 
+/* The state of a thread that has not begun has the ids of the thread that makes it, or none. */
+static void look_at_unborn(struct subject *subject, uint64_t thread_id) {
+    const struct layout_thread *fields = &subject->runtime.layout.thread;
+    put_u64(subject, subject->thread.frame_slot, 0);
+    put_u64(subject, subject->thread.address + fields->thread_id, thread_id);
+    look(subject);
+    assert_int_equal(count(subject, "\n  thread "), thread_count(subject) - 1);
+}
+
+static void copy_ids(struct subject *subject) {
+    look_at_unborn(subject, get_u64(subject, subject->thread.next + subject->runtime.layout.thread.thread_id));
+}
+
+static void clear_ids(struct subject *subject) {
+    look_at_unborn(subject, 0);
+}
+
 static void bite_interpreters(struct subject *subject) {
     put_u64(subject, subject->interp.address + subject->runtime.layout.interp.next, subject->interp.address);
     look(subject);
@@ -236,6 +253,12 @@ static void test_threads_that_bite_their_tail(void **state) {
     for_each_image(bite_threads);
 }
 
+static void test_threads_that_have_not_begun(void **state) {
+    (void)state;
+    for_each_image(copy_ids);
+    for_each_image(clear_ids);
+}
+
 static void test_interpreters_that_bite_their_tail(void **state) {
     (void)state;
     for_each_image(bite_interpreters);
@@ -274,10 +297,15 @@ static void test_small_budgets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads_that_bite_their_tail), cmocka_unit_test(test_interpreters_that_bite_their_tail),
-        cmocka_unit_test(test_frames_that_bite_their_tail),  cmocka_unit_test(test_names_without_end),
-        cmocka_unit_test(test_line_tables_without_end),      cmocka_unit_test(test_code_objects_of_any_size),
-        cmocka_unit_test(test_frames_of_any_size),           cmocka_unit_test(test_small_budgets),
+        cmocka_unit_test(test_threads_that_have_not_begun),
+        cmocka_unit_test(test_threads_that_bite_their_tail),
+        cmocka_unit_test(test_interpreters_that_bite_their_tail),
+        cmocka_unit_test(test_frames_that_bite_their_tail),
+        cmocka_unit_test(test_names_without_end),
+        cmocka_unit_test(test_line_tables_without_end),
+        cmocka_unit_test(test_code_objects_of_any_size),
+        cmocka_unit_test(test_frames_of_any_size),
+        cmocka_unit_test(test_small_budgets),
     };
     return cmocka_run_group_tests_name("hostile_images", tests, NULL, NULL);
 }
