@@ -50,9 +50,6 @@ static bool waits_for_gil(const struct looker *looker, const struct interp *inte
 static enum status describe_thread(void *context, const struct interp *interp, const struct thread_state *state,
                                    const struct thread_name *name, struct look_thread *thread) {
     struct looker *looker = context;
-    /* What was read for the thread before is older than this one's frames will be. */
-    if (looker->options->with_locals && !looker->options->blocking)
-        memory_pages_clear(&looker->pages);
     const struct system_thread *system = native_ids_claim(&looker->native_ids, state, name);
     if (system != NULL) {
         thread->native_id = (uint64_t)system->own_tid;
@@ -65,6 +62,13 @@ static enum status describe_thread(void *context, const struct interp *interp, c
     else if (thread->name == NULL && system != NULL)
         thread->name = arena_copy_text(&looker->look->arena, system->comm, strlen(system->comm));
     return STATUS_OK;
+}
+
+/* While nothing moves, what was read stays true. */
+static void forget_objects(void *context) {
+    struct looker *looker = context;
+    if (!looker->options->blocking)
+        memory_pages_clear(&looker->pages);
 }
 
 /* Threads that CPython does not know: those of native libraries. */
@@ -132,7 +136,7 @@ static enum status open_target(struct looker *looker, struct error *error) {
 
 static enum status look_inside(struct looker *looker) {
     TRY(native_ids_init(&looker->native_ids, looker->process, &looker->system));
-    const struct look_system system = {describe_thread, looker, find_asyncio(looker)};
+    const struct look_system system = {describe_thread, forget_objects, looker, find_asyncio(looker)};
     TRY(look_python_take(&looker->runtime, looker->options, &looker->budget, &system, looker->look));
     TRY(add_native_threads(looker));
     return sort_threads(looker->look);

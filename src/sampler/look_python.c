@@ -162,6 +162,11 @@ static enum status describe_thread(struct taker *taker, const struct thread_stat
     return taker->system->describe(taker->system->context, interp, state, name, thread);
 }
 
+static void forget_objects(const struct taker *taker) {
+    if (taker->options->with_locals && taker->system != NULL)
+        taker->system->forget_objects(taker->system->context);
+}
+
 static enum status take_thread(struct taker *taker, struct thread_state *state) {
     struct look_thread *thread = NULL;
     TRY(look_add_thread(taker->look, &thread));
@@ -173,6 +178,7 @@ static enum status take_thread(struct taker *taker, struct thread_state *state) 
         return status == STATUS_NO_PROCESS ? status : STATUS_OK;
     }
     TRY(status);
+    forget_objects(taker);
     return fill_frames(taker, thread);
 }
 
@@ -270,6 +276,7 @@ static enum status take_interpreters(struct taker *taker) {
 }
 
 static enum status fill_task_frame(void *context, const struct stack_frame *from, struct look_frame *to) {
+    forget_objects(context);
     return fill_frame(context, from, to);
 }
 
