@@ -496,6 +496,13 @@ def add_dates():
     add(timedelta.max)
 
 
+def add_long_names():
+    """Names of types longer than what is read of a type at first; in values they are cut."""
+    for name in ("Long" * 60, "Große" * 50, "a.b" * 50):
+        meta = type(name, (type,), {})
+        add(meta("Made", (), {"__module__": "__main__"}), "<class '__main__.Made'>")
+
+
 def add_new_in_3_15():
     import gc
 
@@ -534,6 +541,7 @@ def main():
     add_instances()
     add_special()
     add_dates()
+    add_long_names()
     if sys.version_info >= (3, 15):
         add_new_in_3_15()
     print(json.dumps({"runtime": pointer_of_runtime(), "cases": cases}), flush=True)
