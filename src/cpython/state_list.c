@@ -117,6 +117,23 @@ enum status state_list_read_threads(struct runtime *runtime, remote_addr interp,
     return read_list(runtime, interp, walk_threads, false, list);
 }
 
+bool state_list_still_has_thread(struct runtime *runtime, remote_addr interp, remote_addr thread) {
+    const struct layout *layout = &runtime->layout;
+    /* A new thread may come before it between two reads. */
+    for (int i = 0; i < MAX_ATTEMPTS; i++) {
+        remote_addr back = 0, back_again = 0, forth = 0;
+        if (memory_read_u64(runtime->live, thread + layout->thread.prev, &back) != STATUS_OK ||
+            memory_read_u64(runtime->live,
+                            back != 0 ? back + layout->thread.next : interp + layout->interp.threads_head,
+                            &forth) != STATUS_OK ||
+            memory_read_u64(runtime->live, thread + layout->thread.prev, &back_again) != STATUS_OK)
+            return false;
+        if (forth == thread || back == back_again)
+            return forth == thread;
+    }
+    return false;
+}
+
 void state_list_release(struct state_list *list) {
     free(list->items);
     *list = (struct state_list){0};

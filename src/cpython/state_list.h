@@ -17,6 +17,9 @@ struct state_list {
 enum status state_list_read_interps(struct runtime *runtime, struct state_list *list) MUST_USE;
 /* The PyThreadState structs of an interpreter. One may have ended, and another have its place, when it is looked at. */
 enum status state_list_read_threads(struct runtime *runtime, remote_addr interp, struct state_list *list) MUST_USE;
+/* Whether a thread state that was found is still in its list: one that has ended may look as it did when it lived, or
+ * like anything. */
+bool state_list_still_has_thread(struct runtime *runtime, remote_addr interp, remote_addr thread);
 void state_list_release(struct state_list *list);
 
 #endif

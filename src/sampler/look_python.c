@@ -172,6 +172,10 @@ static enum status take_thread(struct taker *taker, struct thread_state *state) 
     TRY(look_add_thread(taker->look, &thread));
     TRY(describe_thread(taker, state, thread));
     enum status status = python_stack_read(&taker->stacks, state, MAX_ATTEMPTS, &taker->stack);
+    bool doubtful = taker->stack.count == 0 || !taker->stack.consistent;
+    if (status == STATUS_OK && doubtful &&
+        !state_list_still_has_thread(taker->runtime, taker->interp.address, state->address))
+        status = STATUS_TORN;
     if (status != STATUS_OK && status != STATUS_FAILED) {
         /* The thread ended meanwhile. */
         taker->look->thread_count--;
@@ -214,12 +218,12 @@ static enum status note_thread_ids(struct taker *taker) {
 }
 
 /* A state that is made for a thread which has not begun: up to 3.11 it has the ids of the thread that makes it
- * (Modules/_threadmodule.c, Python/pystate.c), later none. Neither has a frame. */
+ * (Modules/_threadmodule.c, Python/pystate.c), later none. */
 static bool is_unborn(const struct taker *taker, const struct thread_state *state) {
     uint64_t owner = 0;
-    if (state->frame != 0)
-        return false;
-    return state->thread_id == 0 || (map_get(&taker->thread_ids, state->thread_id, &owner) && owner != state->address);
+    if (state->thread_id == 0)
+        return true;
+    return state->frame == 0 && map_get(&taker->thread_ids, state->thread_id, &owner) && owner != state->address;
 }
 
 static enum status take_listed_thread(struct taker *taker, remote_addr address) {

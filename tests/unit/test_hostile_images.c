@@ -136,10 +136,13 @@ static void bite_threads(struct subject *subject) {
     assert_int_equal(count(subject, "function=wide "), 13);
 }
 
-/* The state of a thread that has not begun has the ids of the thread that makes it, or none. */
+/* The state of a thread that has not begun has the ids of the thread that makes it, or none; and no frame, or the one
+ * that each state has (3.15). */
 static void look_at_unborn(struct subject *subject, uint64_t thread_id) {
     const struct layout_thread *fields = &subject->runtime.layout.thread;
-    put_u64(subject, subject->thread.frame_slot, 0);
+    remote_addr base_frame =
+        layout_has(fields->base_frame) ? get_u64(subject, subject->thread.address + fields->base_frame) : 0;
+    put_u64(subject, subject->thread.frame_slot, thread_id == 0 ? base_frame : 0);
     put_u64(subject, subject->thread.address + fields->thread_id, thread_id);
     look(subject);
     assert_int_equal(count(subject, "\n  thread "), thread_count(subject) - 1);

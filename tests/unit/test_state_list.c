@@ -140,6 +140,41 @@ static void test_a_thread_that_is_replaced_meanwhile(void **state) {
     free(subject.target);
 }
 
+static void test_a_thread_that_has_ended(void **state) {
+    (void)state;
+    struct subject subject;
+    subject_init(&subject, 12);
+    struct runtime *runtime = &subject.target->runtime;
+    for (size_t i = 0; i < THREADS; i++)
+        assert_true(state_list_still_has_thread(runtime, subject.interps[INTERPS - 1], subject.threads[i]));
+    link(&subject, subject.threads[1], subject.threads[3]);
+    assert_false(state_list_still_has_thread(runtime, subject.interps[INTERPS - 1], subject.threads[2]));
+    put(&subject, subject.threads[2], runtime->layout.thread.prev, 0x5a5a5a5a5a5a5a5a);
+    assert_false(state_list_still_has_thread(runtime, subject.interps[INTERPS - 1], subject.threads[2]));
+    put(&subject, subject.threads[2], runtime->layout.thread.prev, 0);
+    assert_false(state_list_still_has_thread(runtime, subject.interps[INTERPS - 1], subject.threads[2]));
+    free(subject.target);
+}
+
+/* A new thread begins while the newest so far is asked for: it is there, but not where it was. */
+static void begin_another(struct subject *subject) {
+    remote_addr another = fake_allocate(subject->target, 512);
+    link(subject, another, subject->threads[0]);
+    put(subject, subject->interps[INTERPS - 1], subject->target->runtime.layout.interp.threads_head, another);
+}
+
+static void test_a_thread_that_is_the_newest_no_more(void **state) {
+    (void)state;
+    struct subject subject;
+    subject_init(&subject, 12);
+    subject.changes_at = 2;
+    subject.change = begin_another;
+    assert_true(
+        state_list_still_has_thread(&subject.target->runtime, subject.interps[INTERPS - 1], subject.threads[0]));
+    assert_int_equal(subject.changes_at, 0);
+    free(subject.target);
+}
+
 /* A process that was stopped while it took a thread out: the way back is not there, and will not be. */
 static void test_a_list_that_stands_still_half_changed(void **state) {
     (void)state;
@@ -232,6 +267,8 @@ int main(void) {
         cmocka_unit_test(test_lists_at_rest),
         cmocka_unit_test(test_a_thread_that_ends_meanwhile),
         cmocka_unit_test(test_a_thread_that_is_replaced_meanwhile),
+        cmocka_unit_test(test_a_thread_that_has_ended),
+        cmocka_unit_test(test_a_thread_that_is_the_newest_no_more),
         cmocka_unit_test(test_a_list_that_stands_still_half_changed),
         cmocka_unit_test(test_lists_that_are_broken),
         cmocka_unit_test(test_an_interpreter_that_ends_meanwhile),
