@@ -83,12 +83,23 @@ static enum status read_code_field(const struct walk *walk, layout_offset offset
     return memory_read_u64(walk->runtime->objects, walk->code->address + offset, value);
 }
 
-/* The frame's variables, all in one read. */
+/* Part of the frame, in one read; and behind it what says that it is still this frame: one that has returned leaves its
+ * place to others. */
+static enum status read_part(const struct walk *walk, layout_offset offset, void *part, size_t size_bytes) {
+    const struct layout *layout = &walk->runtime->layout;
+    layout_offset field = layout_has(layout->thread.frame) ? layout->frame_object.f_code : layout->frame.f_executable;
+    uint64_t code = 0;
+    const struct memory_piece pieces[] = {{walk->frame->address + offset, part, size_bytes},
+                                          {walk->frame->address + field, &code, sizeof code}};
+    TRY(memory_read_pieces(walk->frames, pieces, 2));
+    return frame_untag(layout, code) == walk->frame->code ? STATUS_OK : STATUS_TORN;
+}
+
 static enum status read_slots(const struct walk *walk, layout_offset first, size_t count, uint64_t **slots) {
     *slots = calloc(count + 1, SLOT_BYTES);
     if (*slots == NULL)
         return STATUS_FAILED;
-    enum status status = memory_read(walk->frames, walk->frame->address + first, *slots, count * SLOT_BYTES);
+    enum status status = read_part(walk, first, *slots, count * SLOT_BYTES);
     if (status != STATUS_OK) {
         free(*slots);
         *slots = NULL;
@@ -212,7 +223,7 @@ static enum status visit_namespace(struct walk *walk) {
     struct type_info type;
     if (!linked && layout_minor(layout) >= 12)
         TRY(visit_localsplus(walk));
-    TRY(memory_read_u64(walk->frames, walk->frame->address + field, &namespace));
+    TRY(read_part(walk, field, &namespace, sizeof namespace));
     if (namespace == 0)
         return STATUS_OK;
     TRY(type_read(walk->runtime, namespace, &type));
