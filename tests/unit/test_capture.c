@@ -2,6 +2,7 @@
 
 #include "capture/format.h"
 #include "capture_memory.h"
+#include "sanitized.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -15,17 +16,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HAS_ADDRESS_SANITIZER true
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define HAS_ADDRESS_SANITIZER true
-#endif
-#ifndef HAS_ADDRESS_SANITIZER
-#define HAS_ADDRESS_SANITIZER false
-#endif
 
 enum { MAX_SAMPLES = 200000, SECOND_NS = 1000000000 };
 
