@@ -13,7 +13,8 @@
 
 static enum status append_command(struct report_writer *writer, const struct profile_process *process) {
     buffer_clear(&writer->scratch);
-    for (size_t i = 0; i < process->command_count; i++) {
+    /* Beyond that nothing is shown. */
+    for (size_t i = 0; i < process->command_count && writer->scratch.size_bytes < REPORT_COMMAND_BYTES; i++) {
         TRY(buffer_append_text(&writer->scratch, process->command[i]));
         if (i + 1 < process->command_count)
             TRY(buffer_append_char(&writer->scratch, ' '));
