@@ -35,6 +35,8 @@ static void format_bytes(char text[static 32], uint64_t bytes) {
         tenths /= 1024;
     if (rank == 0)
         snprintf(text, 32, "%" PRIu64 " B", bytes);
+    else if (tenths >= 10000)
+        snprintf(text, 32, "%" PRIu64 " %s", tenths / 10, units[rank]);
     else
         snprintf(text, 32, "%" PRIu64 ".%" PRIu64 " %s", tenths / 10, tenths % 10, units[rank]);
 }

@@ -7,6 +7,7 @@ import pytest
 
 import made_captures as captures
 from made_captures import MS, frame, report
+from test_run_exports import on_terminal
 
 FORMATS = ["json", "html", "collapsed", "speedscope", "pprof", "gecko", "chrome", "pstats", "svg", "table"]
 # As long as a text in a capture can be; each byte is shown as four.
@@ -48,3 +49,61 @@ def test_svg_is_xml_whatever_the_names(tmp_path):
     root = ElementTree.fromstring(report(capture, "svg"))
     titles = [title.text.split("\n")[:2] for title in root.iter("{http://www.w3.org/2000/svg}title")]
     assert titles == [["]]>", "/a]]>.py:1"]]
+
+
+# ------------------------------------------------------------------------------------------------------- the table ----
+
+
+def memory_run(path, **amounts):
+    """A run that allocated on one line, and had its peak when there was nothing of that line."""
+    run = captures.Run(["python3", "x.py"])
+    run.spend(run.thread("MainThread"), [frame("f", "/x.py", 3, 1)], **amounts)
+    now = captures.START_NS + MS
+    footprint = {
+        "footprint_bytes": 5 << 20, "peak_bytes": 9 << 20, "inherited_bytes": 0, "stride_bytes": 1 << 19, "lost_records": 0,
+        "peak_ns": now, "points": [[now, 5 << 20]],
+    }  # fmt: skip
+    run.records.append({"record": "footprint", "number": 0, "time_ns": now, **footprint})
+    return run.write(path)
+
+
+def test_nothing_at_the_peak_is_said(tmp_path):
+    capture = memory_run(tmp_path / "x.strobe", alloc_bytes=3 << 20)
+    text = report(capture, "table")
+    assert "\nmemory: 3.0 MiB allocated, 0 B at the peak by line (of 9.0 MiB in all)\n" in text
+    assert ", 0 B at the peak\n" in report(capture, "table", None, "--threads")
+
+
+def test_a_narrow_terminal_shows_all_of_the_memory_line(tmp_path):
+    capture = memory_run(tmp_path / "x.strobe", alloc_bytes=3 << 20, peak_bytes=6 << 20, live_bytes=1 << 20)
+    for columns in range(20, 60, 3):
+        words = " ".join(on_terminal(capture, columns).split())
+        assert "memory: 3.0 MiB allocated, 6.0 MiB at the peak, 1.0 MiB live at the end" in words, columns
+
+
+@pytest.mark.parametrize("amount, shown", [((1 << 30) - 1, "1023 MiB"), (1000 << 20, "1000 MiB"), ((1000 << 20) - 1, "999.9 MiB")])
+def test_amounts_fit_their_column(tmp_path, amount, shown):
+    text = report(memory_run(tmp_path / "x.strobe", alloc_bytes=amount), "table", None, "--measure", "alloc")
+    head, line = (row for row in text.split("\n\n")[1].split("\n")[1:3])
+    assert line.startswith(f"{shown:>9} 100.0%") and head.index("alloc") + 5 == 9
+
+
+def test_a_long_heading_stands_over_its_column(tmp_path):
+    text = report(memory_run(tmp_path / "x.strobe", alloc_bytes=4, alloc_count=7), "table", None, "--measure", "alloc_count")
+    head, line = (row for row in text.split("\n\n")[1].split("\n")[1:3])
+    assert head.index("alloc_count") + len("alloc_count") == line.index("7") + 1
+
+
+def test_parts_that_nobody_measured_are_not_nothing(tmp_path):
+    """Of a process that was looked at from outside, in the capture of a run."""
+    run = one()
+    number = run.process(["python3", "y.py"])
+    run.records[-1] |= {"mode": 0, "origin": 0}
+    run.records.append(
+        {
+            "record": "sample", "thread": run.thread("outside", number), "stack": [frame("g", "/y.py", 3, 1)],
+            "time_ns": run.now + MS, "weight_ns": MS, "run": 1, "gil": 0, "collecting": False,
+        }  # fmt: skip
+    )
+    inside, outside = report(run.write(tmp_path / "x.strobe"), "table", None, "--threads").split("\n\n\n")
+    assert "\nCPU 40.0 ms: █ python 100%" in inside and "\nCPU 1.0 ms\n" in outside
