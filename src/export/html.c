@@ -197,7 +197,24 @@ static void put_functions(struct writer *writer) {
     json_stream_close(json, '}');
 }
 
-static void put_frames(struct writer *writer) {
+/* The page can switch `all` on and off. */
+static enum status put_classes(struct writer *writer) {
+    static const struct attribute_options EVERYTHING = {.thread = ATTRIBUTE_ANY, .process = ATTRIBUTE_ANY};
+    const struct export_options *options = writer->options;
+    struct attribute_options without_all =
+        options != NULL && options->attribute != NULL ? *options->attribute : EVERYTHING;
+    uint8_t *classes = NULL;
+    without_all.all = false;
+    TRY(attribute_classes(writer->profile, &without_all, &classes));
+    json_stream_open_key(&writer->json, "class", '[');
+    for (size_t i = 0; i < writer->profile->stack_count; i++)
+        json_stream_unsigned(&writer->json, classes[i]);
+    json_stream_close(&writer->json, ']');
+    free(classes);
+    return STATUS_OK;
+}
+
+static enum status put_frames(struct writer *writer) {
     const struct profile *profile = writer->profile;
     struct json_stream *json = &writer->json;
     json_stream_open_key(json, "frames", '{');
@@ -219,7 +236,9 @@ static void put_frames(struct writer *writer) {
     for (size_t i = 0; i < profile->stack_count; i++)
         json_stream_unsigned(json, profile->stacks[i].frame);
     json_stream_close(json, ']');
+    TRY(put_classes(writer));
     json_stream_close(json, '}');
+    return STATUS_OK;
 }
 
 static enum status put_threads(struct writer *writer) {
@@ -446,13 +465,16 @@ static enum status put_data(struct writer *writer) {
     struct json_stream *json = &writer->json;
     json_stream_open(json, '{');
     TRY(put_meta(writer));
+    json_stream_key(json, "all");
+    json_stream_boolean(json, writer->options != NULL && writer->options->attribute != NULL &&
+                                  writer->options->attribute->all);
     json_stream_open_key(json, "measures", '[');
     each_measure(writer, visit_measure);
     json_stream_close(json, ']');
     put_strings(writer);
     put_files(writer);
     put_functions(writer);
-    put_frames(writer);
+    TRY(put_frames(writer));
     TRY(put_threads(writer));
     put_entries(writer);
     TRY(html_put_memory(json, writer->profile, writer->options, &writer->error));

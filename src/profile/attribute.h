@@ -70,6 +70,12 @@ struct attribution {
 enum status attribute_profile(const struct profile *profile, const struct attribute_options *options,
                               struct attribution *attribution, struct error *error) MUST_USE;
 void attribution_release(struct attribution *attribution);
+/* What a frame is to an attribution. A stack is charged to its innermost frame of the highest class in it; with `all`
+ * what is above ATTRIBUTE_NATIVE is one class. */
+enum attribute_class { ATTRIBUTE_HIDDEN, ATTRIBUTE_NATIVE, ATTRIBUTE_IMPORT, ATTRIBUTE_LIBRARY, ATTRIBUTE_USER };
+/* By stack, the class of its innermost frame as it is called there; to be freed. Fails only for want of memory. */
+enum status attribute_classes(const struct profile *profile, const struct attribute_options *options,
+                              uint8_t **classes) MUST_USE;
 /* The native functions of a line; NULL or any pointer when *count is 0. */
 const struct attribute_native *attribution_natives_of(const struct attribution *attribution, const char *file,
                                                       int32_t line, size_t *count);

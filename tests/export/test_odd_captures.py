@@ -7,6 +7,7 @@ import pytest
 
 import made_captures as captures
 from made_captures import MS, frame, report
+from reports import node
 from test_run_exports import on_terminal
 
 FORMATS = ["json", "html", "collapsed", "speedscope", "pprof", "gecko", "chrome", "pstats", "svg", "table"]
@@ -107,3 +108,50 @@ def test_parts_that_nobody_measured_are_not_nothing(tmp_path):
     )
     inside, outside = report(run.write(tmp_path / "x.strobe"), "table", None, "--threads").split("\n\n\n")
     assert "\nCPU 40.0 ms: █ python 100%" in inside and "\nCPU 1.0 ms\n" in outside
+
+
+# -------------------------------------------------------------------------------------------------------- the page ----
+
+ENCODER = "/usr/lib/python3.14/json/encoder.py"
+CHOICES = [(), ("--all",), ("--only", "*/json/*"), ("--exclude", "*/json/*"), ("--all", "--exclude", "*/encoder.py")]
+
+
+def library_run():
+    """Imports, what a library runs that stands in a string, threads of a library's own."""
+    run = captures.Run(["python3", "x.py"])
+    main, other = run.thread("MainThread"), run.thread("helper")
+    user, imports = frame("<module>", "/x.py", 2, 1), frame("_find_and_load", "<frozen importlib._bootstrap>", 1360, 1340)
+    module = frame("<module>", "/usr/lib/python3.14/json/__init__.py", 1, 1)
+    run.spend(main, [user], python=8 * MS, alloc_bytes=100)
+    run.spend(main, [user, imports, module], python=16 * MS, wait=5 * MS)
+    run.spend(other, [module, imports], python=32 * MS, alloc_bytes=3000)
+    run.spend(other, [imports], kernel=64 * MS)
+    run.spend(other, [frame("call", ENCODER, 9, 7), frame("__new__", "<string>", 1, 1)], python=128 * MS)
+    run.spend(main, [user, frame("call", ENCODER, 9, 7), frame("<lambda>", "<string>", 1, 1)], python=256 * MS)
+    run.spend(main, [user, frame("<lambda>", "<string>", 1, 1)], "PyDict_New", captures.PYTHON, native=512 * MS)
+    return run
+
+
+def lines_of_report(document):
+    """As page-lines.mjs has them."""
+    names = {"cpu": "self_cpu_s total_cpu_s", "wait": "wait_s total_wait_s", "alloc_bytes": "alloc_bytes total_alloc_bytes"}
+    lines = {}
+    for file in document["files"]:
+        for line in file["lines"]:
+            for name, keys in names.items():
+                amounts = [line.get(key, 0) * (1 if name == "alloc_bytes" else 1e9) for key in keys.split()]
+                if any(amounts):
+                    lines.setdefault(f"{file['path']}:{line['line']}", {})[name] = pytest.approx(amounts)
+    return lines
+
+
+def test_the_page_charges_lines_as_the_others_do(tmp_path):
+    capture = library_run().write(tmp_path / "x.strobe")
+    pages = [report(capture, "html", tmp_path / f"{i}.html", *choice) for i, choice in enumerate(CHOICES)]
+    for choice, page in zip(CHOICES, node("page-lines.mjs", *pages)):
+        shown = {
+            place: {name: pair for name, pair in amounts.items() if name in ("cpu", "wait", "alloc_bytes")}
+            for place, amounts in page["lines"].items()
+        }
+        assert page["errors"] == []
+        assert shown == lines_of_report(json.loads(report(capture, "json", None, *choice))), choice
