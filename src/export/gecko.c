@@ -4,6 +4,7 @@
 #include "base/json_stream.h"
 #include "export/export.h"
 #include "export/functions.h"
+#include "export/ids.h"
 #include "export/names.h"
 #include "export/timeline.h"
 
@@ -30,6 +31,7 @@ struct writer {
     struct selection selection;
     struct functions functions;
     struct files files;
+    struct ids ids;
     struct buffer name;
 };
 
@@ -281,10 +283,15 @@ static size_t put_spans(struct writer *writer, const struct timeline *timeline, 
                         enum column column) {
     struct timeline_cursor cursor = {0};
     struct span span;
-    size_t count = 0;
+    size_t count = 0, most = timeline->starts[thread + 1] - timeline->starts[thread];
+    enum measure_unit unit = measure_unit(timeline->measure);
     json_stream_open_key(&writer->json, key, '[');
-    for (; timeline_next(timeline, thread, &cursor, &span); count++)
-        put_cell(&writer->json, column, &span, measure_unit(timeline->measure));
+    for (; timeline_next(timeline, thread, &cursor, &span); count++) {
+        /* Bytes laid end to end are no times: they stand evenly in the time that there is. */
+        if (unit != UNIT_NS)
+            span.start_ns = writer->profile->elapsed_ns / most * count;
+        put_cell(&writer->json, column, &span, unit);
+    }
     json_stream_close(&writer->json, ']');
     return count;
 }
@@ -314,10 +321,10 @@ static enum status put_thread_head(struct writer *writer, uint32_t index) {
     TRY(name_append_command(&writer->name, process));
     json_stream_key_text(json, "processName", buffer_text(&writer->name));
     buffer_clear(&writer->name);
-    TRY(buffer_append_format(&writer->name, "%" PRId32, process->pid));
+    TRY(buffer_append_format(&writer->name, "%" PRId64, writer->ids.pids[thread->process]));
     json_stream_key_text(json, "pid", buffer_text(&writer->name));
     json_stream_key(json, "tid");
-    json_stream_unsigned(json, thread->native_id != 0 ? thread->native_id : index);
+    json_stream_unsigned(json, writer->ids.tids[index]);
     put_key_ms(json, "processStartupTime", 0);
     json_stream_key(json, "processShutdownTime");
     json_stream_null(json);
@@ -380,8 +387,11 @@ enum status export_write_gecko(const struct profile *profile, const struct expor
     if (status == STATUS_OK)
         status = files_init(&writer.files, profile);
     if (status == STATUS_OK)
+        status = ids_init(&writer.ids, profile);
+    if (status == STATUS_OK)
         status = put_document(&writer);
     buffer_release(&writer.name);
+    ids_release(&writer.ids);
     files_release(&writer.files);
     functions_release(&writer.functions);
     selection_release(&writer.selection);

@@ -155,3 +155,55 @@ def test_the_page_charges_lines_as_the_others_do(tmp_path):
         }
         assert page["errors"] == []
         assert shown == lines_of_report(json.loads(report(capture, "json", None, *choice))), choice
+
+
+# ------------------------------------------------------------------------------------------- processes, threads, times ----
+
+
+def is_nested(events):
+    """Whether begins and ends match in each thread, in the order of their times."""
+    for ids in {(event["pid"], event["tid"]) for event in events}:
+        stack = []
+        for event in sorted((e for e in events if (e["pid"], e["tid"]) == ids), key=lambda event: event["ts"]):
+            if event["ph"] == "B":
+                stack.append(event["name"])
+            elif event["ph"] == "E" and (not stack or stack.pop() != event["name"]):
+                return False
+    return True
+
+
+def test_processes_of_one_number_are_told_apart(tmp_path):
+    """As containers have them."""
+    runs = [one(function=function).write(tmp_path / f"{function}.strobe") for function in "fgh"]
+    chrome, gecko = (json.loads(report(runs[0], format, None, *runs[1:])) for format in ("chrome", "gecko"))
+    assert is_nested(chrome["traceEvents"])
+    named = {(e["pid"], e["name"][0]) for e in chrome["traceEvents"] if e["ph"] == "B"}
+    assert {name for _, name in named} == set("fgh") and len({pid for pid, _ in named}) == 3
+    main = [(thread["pid"], thread["tid"]) for thread in gecko["threads"] if thread["isMainThread"]]
+    assert main == [("4242", 4242), ("10004242", 10004242), ("20004242", 20004242)]
+
+
+def test_threads_of_one_number_are_told_apart(tmp_path):
+    """The system gives a number again when a thread has ended."""
+    run = one()
+    again = run.thread("again")
+    run.records[-1]["native_id"] = 4243
+    run.spend(again, [frame("g", "/x.py", 7, 6)], python=20 * MS)
+    run.spend(2, [frame("h", "/x.py", 9, 8)], python=20 * MS)
+    events = json.loads(report(run.write(tmp_path / "x.strobe"), "chrome"))["traceEvents"]
+    names = {event["args"]["name"]: event["tid"] for event in events if event["name"] == "thread_name"}
+    assert names == {"MainThread": 4242, "another": 4243, "again": 10004243} and is_nested(events)
+
+
+def test_allocations_do_not_last(tmp_path):
+    """Bytes are no times: the Firefox Profiler shows as much time as there was, and trace events are of times alone."""
+    run = one()
+    run.spend(1, [frame("f", "/x.py", 3, 1)], alloc_bytes=1 << 40)
+    run.spend(1, [frame("g", "/x.py", 7, 6)], alloc_bytes=1 << 40)
+    gecko = json.loads(report(run.write(tmp_path / "x.strobe"), "gecko"))
+    times = gecko["threads"][0]["nativeAllocations"]["time"]
+    assert times == sorted(times) and len(times) == 2 and 0 <= times[1] < gecko["meta"]["profilingEndTime"] == 40
+    brief = captures.Run(["python3", "x.py"])
+    brief.spend(brief.thread("MainThread"), [frame("f", "/x.py", 3, 1)], alloc_bytes=1 << 40)
+    events = json.loads(report(brief.write(tmp_path / "brief.strobe"), "chrome"))["traceEvents"]
+    assert {event["ph"] for event in events} == {"M"}
