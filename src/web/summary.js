@@ -12,7 +12,7 @@ class Summary {
     const {model} = this;
     const sums = new Map(model.measures.map(({name}, number) => [name, model.weigh(number, thread).sum]));
     const parts = PARTS.filter(([name]) => sums.has(name));
-    this.box.hidden = parts.length === 0;
+    this.box.hidden = parts.length === 0 || !sums.has("cpu");
     if (this.box.hidden) return;
     const cpu = sums.get("cpu");
     const bar = element("span", "stack", ...parts.map(([name, title]) => {

@@ -1,15 +1,18 @@
 """Captures with what is rare in each format: the report is made, and says the same."""
 
 import json
+import shutil
+import subprocess
 from xml.etree import ElementTree
 
 import pytest
 
 import made_captures as captures
 from made_captures import MS, frame, report
-from reports import node
+from reports import HERE, need, node
 from test_run_exports import on_terminal
 
+ROOT = HERE.parent.parent
 FORMATS = ["json", "html", "collapsed", "speedscope", "pprof", "gecko", "chrome", "pstats", "svg", "table"]
 # As long as a text in a capture can be; each byte is shown as four.
 LONGEST = "\x01" * ((1 << 16) - 1)
@@ -155,6 +158,23 @@ def test_the_page_charges_lines_as_the_others_do(tmp_path):
         }
         assert page["errors"] == []
         assert shown == lines_of_report(json.loads(report(capture, "json", None, *choice))), choice
+
+
+def test_the_page_of_next_to_nothing_works(tmp_path):
+    nothing, parts = captures.Run(["python3", "x.py"]), captures.Run(["python3", "x.py"])
+    parts._event(parts.thread("MainThread"), [frame("f", "/x.py", 3, 1)], {"python": 5})
+    runs = {"nothing": nothing, "parts": parts}
+    pages = [report(run.write(tmp_path / name), "html", tmp_path / f"{name}.html") for name, run in runs.items()]
+    assert [page["errors"] for page in node("page-lines.mjs", *pages)] == [[], []]
+
+
+def test_times_of_a_minute_and_more():
+    program = "eval(require('fs').readFileSync(process.argv[1]) + ';console.log(process.argv.slice(2).map(format.time).join())')"
+    times = [59_400_000_000, 59_999_000_000, 119_700_000_000, 3_600_000_000_000]
+    command = ["node", "-e", program, ROOT / "src" / "web" / "format.js", *map(str, times)]
+    need(shutil.which("node"), "node")
+    shown = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+    assert shown == "59.40 s,1 min 0 s,2 min 0 s,60 min 0 s\n"
 
 
 # ------------------------------------------------------------------------------------------- processes, threads, times ----
