@@ -241,7 +241,7 @@ static enum status put_rows(struct table *table, const struct diff_row *rows, si
         } else {
             before += row->self_before[table->measure];
             after += row->self_after[table->measure];
-            rest++;
+            rest += row->self_before[table->measure] > 0 || row->self_after[table->measure] > 0;
         }
     }
     if (status == STATUS_OK && rest > 0)

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import unicodedata
 from xml.etree import ElementTree
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import made_captures as captures
 from made_captures import MS, frame, report
 from reports import HERE, need, node
-from test_run_exports import on_terminal
+from test_run_exports import on_terminal, without_colours
 
 ROOT = HERE.parent.parent
 FORMATS = ["json", "html", "collapsed", "speedscope", "pprof", "gecko", "chrome", "pstats", "svg", "table"]
@@ -111,6 +112,41 @@ def test_parts_that_nobody_measured_are_not_nothing(tmp_path):
     )
     inside, outside = report(run.write(tmp_path / "x.strobe"), "table", None, "--threads").split("\n\n\n")
     assert "\nCPU 40.0 ms: █ python 100%" in inside and "\nCPU 1.0 ms\n" in outside
+
+
+def columns_of(text):
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1 for c in text)
+
+
+def test_what_is_wide_fits_the_terminal(tmp_path):
+    """Ideographs, emoji of the first and of other planes, marks."""
+    (tmp_path / "漢字.py").write_text("a = '" + "⚡漢✅" * 60 + "'\nb = '" + "😀é" * 90 + "'\n")
+    run = one(["python3", "⭐" * 100], thread="⏰" * 60, function="関数" * 40, file="/srv/" + "漢字" * 60 + "/x.py")
+    for line in (1, 2):
+        run.spend(2, [frame("f", str(tmp_path / "漢字.py"), line, 1)], python=40 * MS)
+    capture = run.write(tmp_path / "x.strobe")
+    for columns in range(54, 160, 9):
+        for line in without_colours(on_terminal(capture, columns)).split("\n"):
+            assert columns_of(line) <= columns or line.startswith("process "), line
+
+
+def test_a_very_long_line_is_cut_between_characters(tmp_path):
+    (tmp_path / "x.py").write_text("xy = '" + "漢" * 1000 + "'\n")
+    run = captures.Run(["python3", "x.py"])
+    run.spend(run.thread("MainThread"), [frame("f", str(tmp_path / "x.py"), 1, 1)], python=40 * MS)
+    (line,) = [line for line in report(run.write(tmp_path / "x.strobe"), "table").split("\n") if "xy = " in line]
+    assert line.endswith("漢…") and "\\x" not in line
+
+
+def test_diff_counts_only_lines_with_something(tmp_path):
+    runs = {"before": one(), "after": one()}
+    for name, lines in ("before", [10]), ("after", range(10, 20)):
+        for line in lines:
+            runs[name].spend(1, [frame("f", "/x.py", line, 1)], alloc_bytes=1 << 20)
+    command = [captures.STROBE, "diff", *(run.write(tmp_path / name) for name, run in runs.items())]
+    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+    allocated = text.split(" line (alloc)\n")[1]
+    assert allocated.count("+1.0 MiB") == 9 and allocated.count(" more line") == 1
 
 
 # -------------------------------------------------------------------------------------------------------- the page ----
