@@ -90,8 +90,7 @@ static enum status put_thread(struct writer *writer, const struct timeline *time
     struct span span;
     uint64_t end_ns = 0;
     while (timeline_next(timeline, thread, &cursor, &span)) {
-        /* Nothing is known of a longer time without a sample. */
-        if (span.start_ns > end_ns + span.length_ns / 2)
+        if (!timeline_touches(timeline, end_ns, &span))
             TRY(end_down_to(writer, 0, end_ns));
         TRY(put_span(writer, &span));
         end_ns = span.start_ns + span.length_ns;

@@ -1,9 +1,11 @@
 """Captures with what is rare in each format: the report is made, and says the same."""
 
 import json
+import pstats
 import shutil
 import subprocess
 import unicodedata
+from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
@@ -263,3 +265,34 @@ def test_allocations_do_not_last(tmp_path):
     brief.spend(brief.thread("MainThread"), [frame("f", "/x.py", 3, 1)], alloc_bytes=1 << 40)
     events = json.loads(report(brief.write(tmp_path / "brief.strobe"), "chrome"))["traceEvents"]
     assert {event["ph"] for event in events} == {"M"}
+
+
+def test_pstats_has_the_time_without_frames(tmp_path):
+    run = one()
+    run.spend(1, [], kernel=20 * MS)
+    capture = run.write(tmp_path / "x.strobe")
+    stats = pstats.Stats(str(report(capture, "pstats", tmp_path / "x.pstats"))).stats
+    samples = {function[2]: (times[0], times[2], times[3]) for function, times in stats.items()}
+    counts = Counter("<no frames>" if not record["stack"] else "f" for record in run.records if record["record"] == "sample")
+    seconds = {"f": pytest.approx(0.04), "<no frames>": pytest.approx(0.02)}
+    assert samples == {name: (counts[name], seconds[name], seconds[name]) for name in seconds}
+
+
+def test_trace_events_last_no_longer_than_what_was_seen(tmp_path):
+    """A thread that waits a little after each little run: what is left out is no part of its calls."""
+    run = captures.Run(["python3", "x.py"])
+    run.records[0] |= {"mode": 0, "origin": 0}
+    thread, now, ran = run.thread("MainThread"), run.now, 0
+    for look in range(200):
+        weight = (900 if look % 2 else 300) * 1000
+        now += weight
+        ran += weight if look % 2 else 0
+        run.records.append(
+            {
+                "record": "sample", "thread": thread, "stack": [frame("f", "/x.py", 3, 1)], "time_ns": now,
+                "weight_ns": weight, "run": 1 if look % 2 else 2, "gil": 0, "collecting": False,
+            }  # fmt: skip
+        )
+    events = json.loads(report(run.write(tmp_path / "x.strobe"), "chrome"))["traceEvents"]
+    lasted = sum(event["ts"] * {"B": -1, "E": 1}.get(event["ph"], 0) for event in events)
+    assert lasted * 1000 == pytest.approx(ran, rel=0.001)
