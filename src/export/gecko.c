@@ -315,7 +315,8 @@ static enum status put_thread_head(struct writer *writer, uint32_t index) {
     const struct profile_process *process = &writer->profile->processes[thread->process];
     struct json_stream *json = &writer->json;
     json_stream_key_text(json, "name", thread->name[0] != '\0' ? thread->name : "?");
-    put_key_boolean(json, "isMainThread", thread->native_id == (uint64_t)process->pid);
+    /* One in each process: an exec begins another. */
+    put_key_boolean(json, "isMainThread", writer->ids.tids[index] == (uint64_t)writer->ids.pids[thread->process]);
     json_stream_key_text(json, "processType", "default");
     buffer_clear(&writer->name);
     TRY(name_append_command(&writer->name, process));

@@ -253,6 +253,14 @@ def test_threads_of_one_number_are_told_apart(tmp_path):
     assert names == {"MainThread": 4242, "another": 4243, "again": 10004243} and is_nested(events)
 
 
+def test_an_exec_makes_no_second_main_thread(tmp_path):
+    run = one()
+    run.thread("MainThread")
+    run.records[-1]["native_id"] = 4242
+    threads = json.loads(report(run.write(tmp_path / "x.strobe"), "gecko"))["threads"]
+    assert [thread["tid"] for thread in threads if thread["isMainThread"]] == [4242] and len(threads) == 3
+
+
 def test_allocations_do_not_last(tmp_path):
     """Bytes are no times: the Firefox Profiler shows as much time as there was, and trace events are of times alone."""
     run = one()
