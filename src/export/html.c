@@ -197,20 +197,19 @@ static void put_functions(struct writer *writer) {
     json_stream_close(json, '}');
 }
 
-/* The page can switch `all` on and off. */
+/* Without `all`, which the page itself can switch on and off. */
 static enum status put_classes(struct writer *writer) {
-    static const struct attribute_options EVERYTHING = {.thread = ATTRIBUTE_ANY, .process = ATTRIBUTE_ANY};
-    const struct export_options *options = writer->options;
-    struct attribute_options without_all =
-        options != NULL && options->attribute != NULL ? *options->attribute : EVERYTHING;
-    uint8_t *classes = NULL;
-    without_all.all = false;
-    TRY(attribute_classes(writer->profile, &without_all, &classes));
+    struct attribute_options options = {.thread = ATTRIBUTE_ANY, .process = ATTRIBUTE_ANY};
+    struct attribution attribution;
+    if (writer->options != NULL && writer->options->attribute != NULL)
+        options = *writer->options->attribute;
+    options.all = false;
+    TRY(attribute_profile(writer->profile, &options, &attribution, &writer->error));
     json_stream_open_key(&writer->json, "class", '[');
     for (size_t i = 0; i < writer->profile->stack_count; i++)
-        json_stream_unsigned(&writer->json, classes[i]);
+        json_stream_unsigned(&writer->json, attribution.classes[i]);
     json_stream_close(&writer->json, ']');
-    free(classes);
+    attribution_release(&attribution);
     return STATUS_OK;
 }
 

@@ -61,23 +61,22 @@ static bool any_matches(const char *const *globs, size_t count, const char *path
 static uint8_t classify(const struct attribute_options *options, const struct profile_frame *frame) {
     /* Without a file there is no line to charge: the garbage collector's and C's time is the caller's. */
     if (*frame->file == '\0' || any_matches(options->exclude, options->exclude_count, frame->file))
-        return ATTRIBUTE_HIDDEN;
+        return FRAME_HIDDEN;
     if (options->only_count > 0)
-        return any_matches(options->only, options->only_count, frame->file) ? ATTRIBUTE_USER : ATTRIBUTE_HIDDEN;
+        return any_matches(options->only, options->only_count, frame->file) ? FRAME_USER : FRAME_HIDDEN;
     if (frame->kind == CAPTURE_FRAME_NATIVE)
-        return ATTRIBUTE_NATIVE;
+        return FRAME_NATIVE;
     if (options->all || !frame->is_library)
-        return ATTRIBUTE_USER;
+        return FRAME_USER;
     /* What it takes to import is the importing line's, which Python's own tracebacks leave out as well. */
-    return strncmp(frame->file, "<frozen importlib.", strlen("<frozen importlib.")) == 0 ? ATTRIBUTE_IMPORT
-                                                                                         : ATTRIBUTE_LIBRARY;
+    return strncmp(frame->file, "<frozen importlib.", strlen("<frozen importlib.")) == 0 ? FRAME_IMPORT : FRAME_LIBRARY;
 }
 
 static void classify_frames(struct work *work) {
     const struct profile_frame *frames = work->profile->frames;
     work->library_runs_strings =
         !work->options->all && work->options->only_count == 0 && library_runs_strings(work->profile);
-    work->frame_class[0] = ATTRIBUTE_HIDDEN;
+    work->frame_class[0] = FRAME_HIDDEN;
     for (size_t i = 1; i < work->profile->frame_count; i++) {
         /* Neighbours often share the file, and globs are slow. */
         bool is_like_last = frames[i].file == frames[i - 1].file && frames[i].kind == frames[i - 1].kind &&
@@ -124,7 +123,7 @@ static enum status make_rows(struct work *work, struct row_table *table, bool is
     if (table->of_frame == NULL)
         return STATUS_FAILED;
     for (size_t i = 0; i < profile->frame_count; i++)
-        if (work->frame_class[i] != ATTRIBUTE_HIDDEN)
+        if (work->frame_class[i] != FRAME_HIDDEN)
             TRY(find_row(table, &profile->frames[i], is_line, &table->of_frame[i]));
     table->active_count = calloc(table->count + 1, sizeof table->active_count[0]);
     return table->active_count != NULL ? STATUS_OK : STATUS_FAILED;
@@ -136,11 +135,10 @@ static uint8_t class_of(const struct work *work, uint32_t stack) {
     const struct profile_stack *stacks = work->profile->stacks;
     uint8_t class = work->frame_class[stacks[stack].frame];
     uint32_t parent = stacks[stack].parent;
-    bool is_called_by_library = parent != 0 ? work->class[parent] == ATTRIBUTE_LIBRARY : work->library_runs_strings;
-    if (class != ATTRIBUTE_USER || !is_called_by_library)
+    bool is_called_by_library = parent != 0 ? work->class[parent] == FRAME_LIBRARY : work->library_runs_strings;
+    if (class != FRAME_USER || !is_called_by_library)
         return class;
-    return strcmp(work->profile->frames[stacks[stack].frame].file, "<string>") == 0 ? ATTRIBUTE_LIBRARY
-                                                                                    : ATTRIBUTE_USER;
+    return strcmp(work->profile->frames[stacks[stack].frame].file, "<string>") == 0 ? FRAME_LIBRARY : FRAME_USER;
 }
 
 /* Down the tree: the innermost frame at or above each stack that is of the highest class there. */
@@ -150,7 +148,7 @@ static void charge_stacks(struct work *work) {
         uint8_t class = class_of(work, i);
         work->class[i] = class;
         work->best[i] = class > work->best[parent] ? class : work->best[parent];
-        work->charged[i] = class != ATTRIBUTE_HIDDEN && class == work->best[i] ? i : work->charged[parent];
+        work->charged[i] = class != FRAME_HIDDEN && class == work->best[i] ? i : work->charged[parent];
     }
 }
 
@@ -243,7 +241,7 @@ static void sum_up(struct work *work) {
 }
 
 static bool has_total(const struct work *work, uint32_t stack) {
-    return work->class[stack] != ATTRIBUTE_HIDDEN && work->class[stack] == work->best[stack];
+    return work->class[stack] != FRAME_HIDDEN && work->class[stack] == work->best[stack];
 }
 
 static void enter_row(const struct work *work, struct row_table *table, uint32_t stack) {
@@ -365,6 +363,8 @@ static enum status attribute(struct work *work) {
     count_totals(work);
     finish_rows(&work->lines, &work->result->lines, &work->result->line_count);
     finish_rows(&work->functions, &work->result->functions, &work->result->function_count);
+    work->result->classes = work->class;
+    work->class = NULL;
     return native_finish(&work->natives, profile_has(work->profile, MEASURE_CPU_NATIVE_NS), work->result);
 }
 
@@ -392,34 +392,13 @@ enum status attribute_profile(const struct profile *profile, const struct attrib
     return STATUS_OK;
 }
 
-enum status attribute_classes(const struct profile *profile, const struct attribute_options *options,
-                              uint8_t **classes) {
-    struct work work = {.profile = profile, .options = options != NULL ? options : &DEFAULTS};
-    work.frame_class = calloc(profile->frame_count, sizeof work.frame_class[0]);
-    work.charged = calloc(profile->stack_count, sizeof work.charged[0]);
-    work.class = calloc(profile->stack_count, sizeof work.class[0]);
-    work.best = calloc(profile->stack_count, sizeof work.best[0]);
-    bool is_complete = work.frame_class != NULL && work.charged != NULL && work.class != NULL && work.best != NULL;
-    if (is_complete) {
-        classify_frames(&work);
-        charge_stacks(&work);
-    } else {
-        free(work.class);
-        work.class = NULL;
-    }
-    free(work.frame_class);
-    free(work.charged);
-    free(work.best);
-    *classes = work.class;
-    return is_complete ? STATUS_OK : STATUS_FAILED;
-}
-
 void attribution_release(struct attribution *attribution) {
     free(attribution->lines);
     free(attribution->functions);
     free(attribution->natives);
     free(attribution->native_functions);
     line_memory_release(&attribution->memory);
+    free(attribution->classes);
     free(attribution->threads);
     free(attribution->processes);
     *attribution = (struct attribution){0};

@@ -20,7 +20,7 @@
 const KIND_PYTHON = 0;
 const KIND_NATIVE = 1;
 
-// What a frame is to the views that charge lines: enum attribute_class of src/profile. A stack is charged to its
+// What a frame is to the views that charge lines: enum frame_class of src/profile. A stack is charged to its
 // innermost frame of the highest class in it.
 const CLASS_HIDDEN = 0;
 const CLASS_NATIVE = 1;
