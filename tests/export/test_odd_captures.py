@@ -101,8 +101,9 @@ def test_a_long_heading_stands_over_its_column(tmp_path):
     assert head.index("alloc_count") + len("alloc_count") == line.index("7") + 1
 
 
-def test_parts_that_nobody_measured_are_not_nothing(tmp_path):
-    """Of a process that was looked at from outside, in the capture of a run."""
+@pytest.fixture
+def mixed(tmp_path):
+    """A run, and in its capture a process that was looked at from outside."""
     run = one()
     number = run.process(["python3", "y.py"])
     run.records[-1] |= {"mode": 0, "origin": 0}
@@ -112,8 +113,18 @@ def test_parts_that_nobody_measured_are_not_nothing(tmp_path):
             "time_ns": run.now + MS, "weight_ns": MS, "run": 1, "gil": 0, "collecting": False,
         }  # fmt: skip
     )
-    inside, outside = report(run.write(tmp_path / "x.strobe"), "table", None, "--threads").split("\n\n\n")
+    return run.write(tmp_path / "mixed.strobe")
+
+
+def test_parts_that_nobody_measured_are_not_nothing(mixed):
+    inside, outside = report(mixed, "table", None, "--threads").split("\n\n\n")
     assert "\nCPU 40.0 ms: █ python 100%" in inside and "\nCPU 1.0 ms\n" in outside
+
+
+def test_the_page_says_nothing_of_them(mixed, tmp_path):
+    (page,) = node("page-lines.mjs", report(mixed, "html", tmp_path / "x.html"))
+    assert page["summaries"]["[4242] MainThread"] == "CPU 40.0 mspython 100.0 %native 0.0 %kernel 0.0 %"
+    assert page["summaries"]["[4243] outside"] == "CPU 1.00 ms" and page["errors"] == []
 
 
 def columns_of(text):

@@ -1,4 +1,5 @@
-// Prints what each of some HTML reports charges to lines: {file:line: {measure: [self, total]}}, but for zeros.
+// Prints what each of some HTML reports charges to lines: {file:line: {measure: [self, total]}}, but for zeros; and what
+// it says above of each thread.
 //
 // usage: node page-lines.mjs REPORT.html...
 import {openFile, startBrowser} from "./browser.mjs";
@@ -25,10 +26,19 @@ function charged() {
   return lines;
 }
 
+function summaries() {
+  const choice = document.getElementById("thread");
+  return Object.fromEntries([...choice.options].map(({value, text}) => {
+    choice.value = value;
+    choice.dispatchEvent(new Event("change"));
+    return [text.split(" (")[0], document.getElementById("summary").textContent];
+  }));
+}
+
 try {
   for (const report of process.argv.slice(2)) {
     const {page, errors} = await openFile(browser, report);
-    console.log(JSON.stringify({lines: await page.evaluate(charged), errors}));
+    console.log(JSON.stringify({lines: await page.evaluate(charged), summaries: await page.evaluate(summaries), errors}));
     await page.close();
   }
 } finally {
