@@ -54,8 +54,10 @@ static enum status put_call(struct writer *writer, const char *phase, uint32_t f
     const struct profile_frame *frame = &writer->profile->frames[writer->functions.one_frame[function]];
     buffer_clear(&writer->name);
     TRY(buffer_append_text(&writer->name, name_of_frame(frame)));
-    if (frame->file[0] != '\0')
+    if (frame->file[0] != '\0' && frame->first_line >= 0)
         TRY(buffer_append_format(&writer->name, " (%s:%" PRId32 ")", frame->file, frame->first_line));
+    else if (frame->file[0] != '\0')
+        TRY(buffer_append_format(&writer->name, " (%s)", frame->file));
     put_event(writer, phase, function, time_ns);
     return STATUS_OK;
 }

@@ -315,3 +315,9 @@ def test_trace_events_last_no_longer_than_what_was_seen(tmp_path):
     events = json.loads(report(run.write(tmp_path / "x.strobe"), "chrome"))["traceEvents"]
     lasted = sum(event["ts"] * {"B": -1, "E": 1}.get(event["ph"], 0) for event in events)
     assert lasted * 1000 == pytest.approx(ran, rel=0.001)
+
+
+def test_native_functions_of_a_trace_have_no_line(tmp_path):
+    run = one().spend(1, [frame("f", "/x.py", 3, 1)], "dgemm", captures.BLAS, native=20 * MS)
+    events = json.loads(report(run.write(tmp_path / "x.strobe"), "chrome"))["traceEvents"]
+    assert {event["name"] for event in events if event["ph"] == "B"} == {"f (/x.py:1)", f"dgemm ({captures.BLAS})"}
