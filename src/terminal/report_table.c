@@ -58,7 +58,7 @@ static enum status append_amount(struct buffer *to, uint64_t amount, enum measur
 }
 
 /* Nothing is said of parts where all that there is was seen from outside, of the one thread that is shown, say. */
-static bool has_parts(const struct report_writer *writer) {
+static bool are_parts_known(const struct report_writer *writer) {
     uint64_t parts = 0;
     for (size_t i = 0; i < REPORT_PARTS; i++)
         parts |= writer->attribution.sums[report_parts[i].measure];
@@ -70,7 +70,7 @@ static enum status put_parts(struct report_writer *writer) {
     const uint64_t *sums = writer->attribution.sums;
     TRY(buffer_append_text(&writer->row, "CPU "));
     TRY(append_amount(&writer->row, sums[MEASURE_CPU_NS], UNIT_NS));
-    for (size_t i = 0; i < REPORT_PARTS && has_parts(writer); i++) {
+    for (size_t i = 0; i < REPORT_PARTS && are_parts_known(writer); i++) {
         const struct report_part *part = &report_parts[i];
         TRY(buffer_append_text(&writer->row, i == 0 ? ": " : "  "));
         TRY(report_append_styled(writer, part->colour, writer->options->colour ? "█" : part->glyph));
