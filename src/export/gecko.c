@@ -296,9 +296,10 @@ static size_t put_spans(struct writer *writer, const struct timeline *timeline, 
     return count;
 }
 
+static const char *const weight_types[] = {[UNIT_COUNT] = "samples", [UNIT_NS] = "tracing-ms", [UNIT_BYTES] = "bytes"};
+
 /* Samples, and allocations too, which look the same. */
 static void put_table(struct writer *writer, const struct timeline *timeline, uint32_t thread, const char *key) {
-    static const char *const types[] = {[UNIT_COUNT] = "samples", [UNIT_NS] = "tracing-ms", [UNIT_BYTES] = "bytes"};
     struct json_stream *json = &writer->json;
     json_stream_open_key(json, key, '{');
     put_spans(writer, timeline, thread, "stack", COLUMN_STACK);
@@ -306,8 +307,18 @@ static void put_table(struct writer *writer, const struct timeline *timeline, ui
     if (timeline->in_order)
         put_spans(writer, timeline, thread, "threadCPUDelta", COLUMN_CPU);
     size_t count = put_spans(writer, timeline, thread, "weight", COLUMN_WEIGHT);
-    json_stream_key_text(json, "weightType", types[measure_unit(timeline->measure)]);
+    json_stream_key_text(json, "weightType", weight_types[measure_unit(timeline->measure)]);
     put_length(json, count);
+}
+
+/* A look that saw nothing and stands for nothing: a profile without any the Profiler does not open. */
+static void put_no_samples(struct json_stream *json, enum measure_unit unit) {
+    json_stream_open_key(json, "samples", '{');
+    put_column(json, "stack", 1, "null");
+    put_column(json, "time", 1, "0");
+    put_column(json, "weight", 1, "0");
+    json_stream_key_text(json, "weightType", weight_types[unit]);
+    put_length(json, 1);
 }
 
 static enum status put_thread_head(struct writer *writer, uint32_t index) {
@@ -340,13 +351,18 @@ static enum status put_thread_head(struct writer *writer, uint32_t index) {
 static enum status put_threads(struct writer *writer, const struct timeline *time, const struct timeline *memory) {
     static const char *const marker_columns[] = {"data", "name", "startTime", "endTime", "phase", "category"};
     struct json_stream *json = &writer->json;
+    size_t count = writer->profile->thread_count;
+    bool is_empty = time->starts[count] == 0 && memory->starts[count] == 0;
     json_stream_open_key(json, "threads", '[');
-    for (uint32_t i = 0; i < writer->profile->thread_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (!selection_has_thread(&writer->selection, i))
             continue;
         json_stream_open(json, '{');
         TRY(put_thread_head(writer, i));
-        put_table(writer, time, i, "samples");
+        if (is_empty)
+            put_no_samples(json, measure_unit(time->measure));
+        else
+            put_table(writer, time, i, "samples");
         if (memory->starts[i + 1] > memory->starts[i])
             put_table(writer, memory, i, "nativeAllocations");
         put_empty_table(json, "markers", marker_columns, 6);

@@ -13,6 +13,7 @@ import pytest
 import made_captures as captures
 from made_captures import MS, frame, report
 from reports import HERE, need, node
+from test_formats import FirefoxProfiler
 from test_run_exports import on_terminal, without_colours
 
 ROOT = HERE.parent.parent
@@ -321,3 +322,18 @@ def test_native_functions_of_a_trace_have_no_line(tmp_path):
     run = one().spend(1, [frame("f", "/x.py", 3, 1)], "dgemm", captures.BLAS, native=20 * MS)
     events = json.loads(report(run.write(tmp_path / "x.strobe"), "chrome"))["traceEvents"]
     assert {event["name"] for event in events if event["ph"] == "B"} == {"f (/x.py:1)", f"dgemm ({captures.BLAS})"}
+
+
+def test_the_firefox_profiler_opens_what_only_waited(tmp_path):
+    """An idle process that was attached to: its waiting is left out, and nothing is left."""
+    run = captures.Run(["python3", "x.py"])
+    run.records[0] |= {"mode": 0, "origin": 0}
+    run.records.append(
+        {
+            "record": "sample", "thread": run.thread("MainThread"), "stack": [frame("f", "/x.py", 3, 1)], "time_ns": run.now + MS,
+            "weight_ns": MS, "run": 2, "gil": 0, "collecting": False,
+        }  # fmt: skip
+    )
+    capture = run.write(tmp_path / "x.strobe")
+    with FirefoxProfiler(report(capture, "gecko", tmp_path / "x.json")) as profiler:
+        assert profiler.ask("profile", "info")["threadCount"] == 1
