@@ -324,7 +324,8 @@ def test_native_functions_of_a_trace_have_no_line(tmp_path):
     assert {event["name"] for event in events if event["ph"] == "B"} == {"f (/x.py:1)", f"dgemm ({captures.BLAS})"}
 
 
-def test_the_firefox_profiler_opens_what_only_waited(tmp_path):
+@pytest.fixture
+def idle(tmp_path):
     """An idle process that was attached to: its waiting is left out, and nothing is left."""
     run = captures.Run(["python3", "x.py"])
     run.records[0] |= {"mode": 0, "origin": 0}
@@ -334,6 +335,14 @@ def test_the_firefox_profiler_opens_what_only_waited(tmp_path):
             "weight_ns": MS, "run": 2, "gil": 0, "collecting": False,
         }  # fmt: skip
     )
-    capture = run.write(tmp_path / "x.strobe")
-    with FirefoxProfiler(report(capture, "gecko", tmp_path / "x.json")) as profiler:
+    return run.write(tmp_path / "x.strobe")
+
+
+def test_the_firefox_profiler_opens_what_only_waited(idle, tmp_path):
+    with FirefoxProfiler(report(idle, "gecko", tmp_path / "x.json")) as profiler:
         assert profiler.ask("profile", "info")["threadCount"] == 1
+
+
+def test_speedscope_opens_it_too(idle, tmp_path):
+    (result,) = node("speedscope.mjs", report(idle, "speedscope", tmp_path / "x.speedscope.json"))
+    assert result["errors"] == [] and [profile["endValue"] for profile in result["imported"]["profiles"]] == [0]
