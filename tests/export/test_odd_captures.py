@@ -13,7 +13,7 @@ import pytest
 import made_captures as captures
 from made_captures import MS, frame, report
 from reports import HERE, need, node
-from test_formats import FirefoxProfiler
+from test_formats import FirefoxProfiler, find_go
 from test_run_exports import on_terminal, without_colours
 
 ROOT = HERE.parent.parent
@@ -346,3 +346,10 @@ def test_the_firefox_profiler_opens_what_only_waited(idle, tmp_path):
 def test_speedscope_opens_it_too(idle, tmp_path):
     (result,) = node("speedscope.mjs", report(idle, "speedscope", tmp_path / "x.speedscope.json"))
     assert result["errors"] == [] and [profile["endValue"] for profile in result["imported"]["profiles"]] == [0]
+
+
+def test_pprof_opens_it_too(idle, tmp_path):
+    path = report(idle, "pprof", tmp_path / "x.pb.gz")
+    command = [need(find_go(), "go"), "tool", "pprof", "-raw", path]
+    finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert finished.returncode == 0 and "samples/count" in finished.stdout, finished.stderr
