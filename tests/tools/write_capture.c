@@ -167,6 +167,7 @@ static void write_footprint(struct capture_writer *writer, const json_t *record)
         .stride_bytes = number(record, "stride_bytes"),
         .lost_records = number(record, "lost_records"),
         .resident_bytes = number(record, "resident_bytes"),
+        .exec_count = number(record, "execs"),
         .points = points,
     };
     for (; footprint.point_count < json_array_size(array); footprint.point_count++) {
