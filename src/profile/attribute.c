@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a frame is to this attribution. A stack is charged to its innermost frame of the highest class in it. */
-enum frame_class { FRAME_HIDDEN, FRAME_NATIVE, FRAME_IMPORT, FRAME_LIBRARY, FRAME_USER };
-
 struct row_table {
     struct attribute_row *rows;
     size_t count, capacity;
@@ -368,6 +365,8 @@ static enum status attribute(struct work *work) {
     count_totals(work);
     finish_rows(&work->lines, &work->result->lines, &work->result->line_count);
     finish_rows(&work->functions, &work->result->functions, &work->result->function_count);
+    work->result->classes = work->class;
+    work->class = NULL;
     return native_finish(&work->natives, profile_has(work->profile, MEASURE_CPU_NATIVE_NS), work->result);
 }
 
@@ -402,6 +401,7 @@ void attribution_release(struct attribution *attribution) {
     free(attribution->natives);
     free(attribution->native_functions);
     line_memory_release(&attribution->memory);
+    free(attribution->classes);
     free(attribution->threads);
     free(attribution->processes);
     *attribution = (struct attribution){0};

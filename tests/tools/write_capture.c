@@ -32,6 +32,8 @@ static size_t texts_of(const json_t *array, struct capture_text *texts) {
     size_t count = json_array_size(array);
     for (size_t i = 0; i < count && i < MAX_TEXTS; i++)
         texts[i] = text_of(json_array_get(array, i));
+    if (count > MAX_TEXTS)
+        fail("too many texts");
     return count;
 }
 
