@@ -14,10 +14,14 @@ def steps(pause=0.02, seconds=None):
     start = time.monotonic()
     # Of a process's life its start is a small part, also on a busy machine.
     started = float(open('/proc/self/stat').read().rpartition(')')[2].split()[19]) / os.sysconf('SC_CLK_TCK')
-    seconds = seconds or min(max({SECONDS}, 6 * (time.clock_gettime(time.CLOCK_BOOTTIME) - started)), {MOST_SECONDS})
-    while time.monotonic() - start < seconds:
-        yield (time.monotonic() - start) / seconds
+    planned = seconds or min(max({SECONDS}, 6 * (time.clock_gettime(time.CLOCK_BOOTTIME) - started)), {MOST_SECONDS})
+    seconds, last = planned, start
+    while last - start < seconds:
+        yield min((last - start) / planned, 1)
         time.sleep(pause)
+        # Nor is a step for which it got no processor.
+        now = time.monotonic()
+        seconds, last = max(seconds, min(12 * (now - last), {MOST_SECONDS})), now
 
 def churn(megabytes=2):
     '''Work that leaves nothing behind.'''
