@@ -160,7 +160,7 @@ int command_attach(int argc, char **argv) {
                                 &attached,         0,    false};
     enum status status = sampling_record(&sampling, &stop_requested, &error);
     int exit_status = status == STATUS_OK ? sampling_report(&sampling) : cli_fail(&error);
-    if (status != STATUS_OK && (options.sampling.no_capture || sampling.process_count == 0))
+    if (status != STATUS_OK && sampling.process_count == 0)
         sampling_remove_capture(&sampling);
     process_free(attached.process);
     free(path);

@@ -213,7 +213,7 @@ static void report(const struct run *run, const struct sampling *sampling, enum 
     }
     if (status == STATUS_OK)
         cli_say("nothing was sampled: %s did not become a Python that strobe knows", command);
-    if (sampling->process_count == 0 || sampling->options->no_capture)
+    if (sampling->process_count == 0)
         sampling_remove_capture(sampling);
 }
 

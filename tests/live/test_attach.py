@@ -522,6 +522,15 @@ def test_names_of_captures(any_python, script, tmp_path):
         quiet = strobe("attach", "-d", "0.05", "--quiet", "--no-capture", target.pid, cwd=tmp_path)
         assert (quiet.returncode, quiet.stderr) == (harness.OK, "")
         assert list(tmp_path.glob("*.strobe")) == []
+        # Nor is anything left when strobe cannot tidy up.
+        (tmp_path / "temporary").mkdir()
+        environment = dict(os.environ, TMPDIR=str(tmp_path / "temporary"))
+        with subprocess.Popen(
+            [harness.STROBE, "attach", "--no-capture", str(target.pid)], stderr=subprocess.PIPE, env=environment
+        ) as strobe_process:
+            assert b"sampling process" in strobe_process.stderr.readline()
+            strobe_process.kill()
+        assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_a_script_that_was_called_by_a_relative_name(python, script, tmp_path):
