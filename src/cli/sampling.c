@@ -100,8 +100,19 @@ static char *no_path(void) {
 }
 
 static char *named_capture(char *const *command, pid_t pid) {
-    const char *name = program_name(command);
-    size_t length = strcspn(name, " \t\n(");
+    const char *name = NULL;
+    size_t size_bytes = program_name(command, &name), length = 0;
+    /* Neither a hidden file nor what `report` takes for an option (a login shell's "-sh"). */
+    while (size_bytes > 0 && (*name == '-' || *name == '.')) {
+        name++;
+        size_bytes--;
+    }
+    while (length < size_bytes && (unsigned char)name[length] > ' ' && name[length] != '(')
+        length++;
+    if (length == 0) {
+        name = "python";
+        length = strlen(name);
+    }
     if (length > 3 && strncmp(name + length - 3, ".py", 3) == 0)
         length -= 3;
     if (length > MAX_NAME_BYTES)

@@ -533,6 +533,22 @@ def test_names_of_captures(any_python, script, tmp_path):
         assert list((tmp_path / "temporary").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "arguments,name", [(["folder/"], "folder"), (["."], "python"), (["-c", "pass"], "python3"), ([".hid den.py"], "hid")]
+)
+def test_names_of_captures_are_files_beside_the_user(any_python, tmp_path, arguments, name):
+    """As shells complete a folder, and without what would hide the capture or look like an option."""
+    (tmp_path / "folder").mkdir()
+    for script in "folder/__main__.py", "__main__.py", ".hid den.py":
+        (tmp_path / script).write_text("pass")
+    (tmp_path / "python3").symlink_to(any_python.path)
+    environment = dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    result = strobe("run", "--quiet", *arguments, cwd=tmp_path, env=environment)
+    assert result.returncode == harness.OK, result.stderr
+    (capture,) = tmp_path.rglob("*.strobe")
+    assert capture.parent == tmp_path and re.fullmatch(rf"{name}-\d+\.strobe", capture.name), capture
+
+
 def test_a_script_that_was_called_by_a_relative_name(python, script, tmp_path):
     path = script(SIGNALLED)
     process = subprocess.Popen([python.path, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE)
