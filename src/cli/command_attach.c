@@ -54,7 +54,7 @@ static int parse(int argc, char **argv, struct attach_options *options) {
         return cli_usage_error("attach", argc == optind ? "no process id given" : "more than one process id given");
     if (!cli_parse_pid(argv[optind], &options->pid))
         return cli_usage_error("attach", "'%s' is not a process id", argv[optind]);
-    const char *conflict = report_complete_options(&options->sampling.report);
+    const char *conflict = sampling_complete_options(&options->sampling);
     if (conflict != NULL)
         return cli_usage_error("attach", "%s", conflict);
     return -1;

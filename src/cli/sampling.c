@@ -94,6 +94,12 @@ const char *sampling_take_option(struct sampling_options *options, int option, c
     }
 }
 
+const char *sampling_complete_options(struct sampling_options *options) {
+    if (options->no_capture && options->capture != NULL)
+        return "--capture says where to keep the capture, and --no-capture to keep none";
+    return report_complete_options(&options->report);
+}
+
 static char *no_path(void) {
     cli_say("there is not enough memory");
     return NULL;
