@@ -82,6 +82,12 @@ void cli_ignore_write_signals(void) {
     (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
 }
 
+void cli_ignore_stop_signals(void) {
+    (void)signal(SIGTSTP, SIG_IGN);
+    (void)signal(SIGTTIN, SIG_IGN);
+    (void)signal(SIGTTOU, SIG_IGN);
+}
+
 bool cli_parse_number(const char *text, long least, long most, long *number) {
     char *end = NULL;
     errno = 0;

@@ -63,7 +63,8 @@ static int parse(int argc, char **argv, struct attach_options *options) {
 /* The first signal ends the sampling, a second one the report. What was ignored (nohup) stays so. */
 static void catch_signals(void) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    const struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
+    /* What waits for time or news is interrupted all the same; a report that is being written is not cut. */
+    const struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         struct sigaction old;
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
@@ -79,9 +80,11 @@ static void announce(const struct attach_options *options, char text[static ANNO
         (void)snprintf(text, ANNOUNCEMENT_BYTES, "sampling process %d until it ends or Ctrl-C", (int)options->pid);
 }
 
-/* A held process's signals wait for strobe, which hears of them by SIGCHLD. */
+/* A held process's signals wait for strobe, which hears of them by SIGCHLD. A strobe that Ctrl-Z stops would leave the
+ * process stopped or waiting with it. */
 static int catch_child_signals(void) {
     sigset_t mask;
+    cli_ignore_stop_signals();
     (void)sigemptyset(&mask);
     (void)sigaddset(&mask, SIGCHLD);
     (void)signal(SIGCHLD, SIG_DFL);

@@ -1,5 +1,6 @@
 """`strobe attach` and what follows from it: what is reported is held against what the targets measured themselves."""
 
+import fcntl
 import json
 import os
 import random
@@ -8,6 +9,8 @@ import resource
 import select
 import signal
 import subprocess
+import sys
+import termios
 import time
 from contextlib import contextmanager
 
@@ -375,6 +378,33 @@ def test_a_signal_ends_the_sampling_and_not_the_report(any_python, script, tmp_p
     assert f"program-{target.pid}.strobe" in result.stderr
     assert result.stderr.count("\n") == 1
     assert "work" in strobe("report", capture).stdout
+
+
+def test_a_key_that_stops_strobe_does_not_stop_its_target(any_python, script, tmp_path):
+    """A signal to a process that is traced waits for who traces it."""
+    with Target(any_python, script(SIGNALLED)) as target:
+        with attached(target, "--blocking", folder=tmp_path) as running:
+            target.await_cpu_time(target.pid, ticks=5)
+            running.process.send_signal(signal.SIGTSTP)
+            target.process.terminate()
+            assert target.process.wait(harness.TIMEOUT_S) == -signal.SIGTERM
+            assert running.finish().returncode == harness.OK
+
+
+def test_a_signal_does_not_cut_what_is_being_written(any_python, script, tmp_path):
+    options = ["-d", "0.3", "-r", RATE_HZ, "-f", "chrome", "--no-capture"]
+    with Target(any_python, script(SIGNALLED)) as target, attached(target, *options, folder=tmp_path) as running:
+        output, waiting = running.process.stdout, bytearray(4)
+        room = fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, 4096)
+        deadline_s = time.monotonic() + harness.TIMEOUT_S
+        while int.from_bytes(waiting, sys.byteorder) < room:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.001)
+            fcntl.ioctl(output, termios.FIONREAD, waiting)
+        running.process.send_signal(signal.SIGINT)
+        result = running.finish()
+    assert (result.returncode, result.stderr) == (harness.OK, "")
+    assert result.json()["traceEvents"]
 
 
 def test_a_target_that_is_killed(python, script, tmp_path):
