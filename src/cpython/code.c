@@ -165,6 +165,25 @@ static uint64_t fingerprint_of(const struct layout *layout, const uint8_t *heade
     return hash ^ load_u64(header + layout->object.ob_size);
 }
 
+/* Whether the object with this header still has references. What was freed has none, or the allocator's pointer where
+ * they were counted (Include/object.h and refcount.h; versions not known yet may count in another way):
+ *
+ *   3.8 to 3.13           | ob_refcnt: 64 bits, up to 2^32 - 1 for what is immortal | ob_type
+ *   3.14 and 3.15         | ob_refcnt: 32 | ob_overflow: 16, 0 | ob_flags: 16 | ob_type
+ *   free-threaded         | ob_tid: 64 | flags: 32 | ob_ref_local: 32 | ob_ref_shared: 64, 2 of them flags | ob_type */
+static bool is_alive(const struct layout *layout, const uint8_t *header) {
+    enum { NEWEST_KNOWN = 15, FLAGS_SINCE = 14, SHARED_FLAG_BITS = 2 };
+    const uint8_t *type = header + layout->object.ob_type;
+    uint64_t counted = load_u64(type - sizeof counted);
+    if (layout_minor(layout) > NEWEST_KNOWN)
+        return true;
+    if (layout->free_threaded)
+        return load_u32(type - sizeof counted - sizeof(uint32_t)) != 0 || (int64_t)counted >> SHARED_FLAG_BITS > 0;
+    if (layout_minor(layout) >= FLAGS_SINCE)
+        counted &= UINT64_C(0xffffffffffff);
+    return counted != 0 && counted <= UINT32_MAX;
+}
+
 static enum status read_code(struct code_cache *cache, remote_addr address, struct code **result) {
     uint8_t header[MAX_HEADER_BYTES] = {0};
     const struct layout *layout = &cache->runtime->layout;
@@ -180,9 +199,9 @@ static enum status read_code(struct code_cache *cache, remote_addr address, stru
     code->fingerprint = fingerprint_of(layout, header);
     code->checked_epoch = cache->epoch;
     TRY(decode_live(cache, header, code));
-    /* It may have died meanwhile, and what was decoded last is then of its successor. */
+    /* It may have died since its frame was seen: its header may still be whole then, when its names are others'. */
     TRY(read_header(cache, address, header));
-    if (fingerprint_of(layout, header) != code->fingerprint)
+    if (fingerprint_of(layout, header) != code->fingerprint || !is_alive(layout, header))
         return STATUS_TORN;
     code->serial = ++cache->last_serial;
     *result = code;

@@ -1,4 +1,5 @@
-/* Which bytecode a frame of a free-threaded build runs: the code object's own, or its thread's copy. */
+/* What is read of a code object, and whether it was alive; which bytecode a frame of a free-threaded build runs: the
+ * code object's own, or its thread's copy. */
 #include "cpython/code.h"
 
 #include "fake_target.h"
@@ -58,10 +59,81 @@ static void test_arrays_that_cannot_be(void **state) {
     free(target);
 }
 
+/* A code object of nothing but names, with references counted as given. */
+static remote_addr put_code(struct fake_target *target, const void *references, size_t size_bytes) {
+    const struct layout *layout = &target->runtime.layout;
+    remote_addr code = fake_object(target, fake_type(target, "code", 0), layout->code.size);
+    remote_addr name = fake_ascii(target, 0, "name");
+    fake_put(target, code + layout->object.ob_type - size_bytes, references, size_bytes);
+    fake_put_u64(target, code + layout->code.co_name, name);
+    fake_put_u64(target, code + layout->code.co_qualname, name);
+    fake_put_u64(target, code + layout->code.co_filename, fake_ascii(target, 0, "file.py"));
+    fake_put_u64(target, code + layout->code.co_linetable, fake_allocate(target, 64));
+    return code;
+}
+
+static enum status read_counted(struct fake_target *target, const void *references, size_t size_bytes) {
+    struct code_cache codes;
+    const struct code *code = NULL;
+    code_cache_init(&codes, &target->runtime);
+    enum status status = code_cache_get(&codes, put_code(target, references, size_bytes), &code);
+    if (status == STATUS_OK) {
+        assert_string_equal(code->name, "name");
+        assert_string_equal(code->filename, "file.py");
+    }
+    code_cache_release(&codes);
+    return status;
+}
+
+static void assert_counted(int minor, uint64_t references, enum status expected) {
+    struct fake_target *target = fake_new(minor < 12 ? minor : 12);
+    target->runtime.layout.version = UINT32_C(0x03000000) | (uint32_t)minor << 16;
+    assert_int_equal(layout_minor(&target->runtime.layout), minor);
+    assert_int_equal(read_counted(target, &references, sizeof references), expected);
+    free(target);
+}
+
+static void test_what_was_freed_is_no_code(void **state) {
+    (void)state;
+    for (int minor = 11; minor <= 15; minor++) {
+        assert_counted(minor, 0, STATUS_TORN);
+        assert_counted(minor, UINT64_C(0x7f651c1d29b0), STATUS_TORN);
+        assert_counted(minor, 1, STATUS_OK);
+        assert_counted(minor, 1000000007, STATUS_OK);
+        assert_counted(minor, UINT32_MAX, STATUS_OK);
+    }
+    /* _Py_STATIC_IMMORTAL_INITIAL_REFCNT (Include/refcount.h 3.14). */
+    assert_counted(14, UINT64_C(3) << 30 | UINT64_C(5) << 48, STATUS_OK);
+    assert_counted(13, UINT64_C(3) << 30 | UINT64_C(5) << 48, STATUS_TORN);
+    /* How they will be counted is not known. */
+    assert_counted(16, 0, STATUS_OK);
+}
+
+static void test_what_was_freed_without_a_gil(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t flags, local;
+        int64_t shared;
+        enum status expected;
+    } cases[] = {
+        {0, 1, 0, STATUS_OK},   {0, 0, 1 << 2, STATUS_OK}, {0, UINT32_MAX, 0, STATUS_OK},
+        {0, 0, 0, STATUS_TORN}, {0, 0, 3, STATUS_TORN},    {1, 0, -4, STATUS_TORN},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fake_target *target = fake_new(12);
+        struct layout *layout = &target->runtime.layout;
+        layout->free_threaded = true;
+        layout->object.ob_type = 24;
+        layout->object.ob_size = 32;
+        assert_int_equal(read_counted(target, &cases[i], 16), cases[i].expected);
+        free(target);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copies_of_threads),
-        cmocka_unit_test(test_none_without_an_array),
+        cmocka_unit_test(test_what_was_freed_is_no_code), cmocka_unit_test(test_what_was_freed_without_a_gil),
+        cmocka_unit_test(test_copies_of_threads),         cmocka_unit_test(test_none_without_an_array),
         cmocka_unit_test(test_arrays_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
