@@ -178,6 +178,9 @@ static void take_signal(const struct spawn *spawn, const struct signalfd_siginfo
         news->interrupted = true;
     if (is_to_be_sent(info) && !spawn->ended)
         send_on(spawn->pid, info);
+    /* In the background, the whole process group stops when one of it wants the terminal. */
+    else if (signal == SIGTTIN || signal == SIGTTOU)
+        (void)raise(SIGSTOP);
 }
 
 void spawn_poll(struct spawn *spawn, struct spawn_news *news) {
