@@ -181,8 +181,10 @@ static enum status open_capture(struct sampling *sampling, const struct capture_
     const struct sampling_options *how = sampling->options;
     struct stat info;
     struct error reason = {0};
-    sampling->is_ours = lstat(sampling->path, &info) != 0 || (S_ISREG(info.st_mode) && info.st_size == 0);
+    bool is_new = lstat(sampling->path, &info) != 0;
     enum status status = capture_writer_open(sampling->path, options, writer, &reason);
+    /* An empty one may be another strobe's that has begun just now. */
+    sampling->is_ours = is_new || (status == STATUS_OK && S_ISREG(info.st_mode) && info.st_size == 0);
     if (status != STATUS_OK)
         return error_set(error, status, "%s%s", reason.text,
                          how->no_capture || how->capture != NULL
