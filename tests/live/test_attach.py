@@ -579,6 +579,23 @@ def test_names_of_captures_are_files_beside_the_user(any_python, tmp_path, argum
     assert capture.parent == tmp_path and re.fullmatch(rf"{name}-\d+\.strobe", capture.name), capture
 
 
+def test_an_output_under_another_name(any_python, tmp_path):
+    """A descriptor's file is written to, a link's is replaced; neither name is."""
+    assert strobe("run", "--capture", "one", "--", any_python.path, "-c", "1", cwd=tmp_path).returncode == harness.OK
+    command = [harness.STROBE, "report", "one", "-f", "json"]
+    with open(tmp_path / "log", "ab") as log:
+        log.write(b"before\n")
+        log.flush()
+        subprocess.run([*command, "-o", "/dev/fd/1"], stdout=log, cwd=tmp_path, check=True, timeout=harness.TIMEOUT_S)
+    assert json.loads((tmp_path / "log").read_text().removeprefix("before\n"))["strobe"] == 1
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "report.json").write_text("before")
+    (tmp_path / "link.json").symlink_to("folder/report.json")
+    subprocess.run([*command, "-o", "link.json"], cwd=tmp_path, check=True, timeout=harness.TIMEOUT_S)
+    assert (tmp_path / "link.json").is_symlink() and len(list(tmp_path.rglob("*"))) == 5
+    assert json.loads((tmp_path / "folder" / "report.json").read_text())["strobe"] == 1
+
+
 def test_a_script_that_was_called_by_a_relative_name(python, script, tmp_path):
     path = script(SIGNALLED)
     process = subprocess.Popen([python.path, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE)
