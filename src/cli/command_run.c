@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 #include "cli/preload.h"
+#include "cli/program.h"
 #include "cli/sampling.h"
 
 #include "base/clock.h"
@@ -100,6 +101,8 @@ static int take_command(struct run_options *options, int argc, char **argv, int 
         return cli_usage_error("run", "%s", conflict);
     if (letter == NULL && optind == argc)
         return cli_usage_error("run", "no program given");
+    if (letter == NULL && !is_command && program_is_no_script(argv[optind]))
+        return cli_usage_error("run", "'%s' is a command, not a script: put -- before it", argv[optind]);
     options->command = make_command(is_command ? NULL : "python3", letter, letter != NULL ? optarg : NULL,
                                     argv + optind, argc - optind);
     if (options->command == NULL)

@@ -1,5 +1,6 @@
 #include "cli/preload.h"
 
+#include "cli/program.h"
 #include "elf/elf_image.h"
 #include "wire/region.h"
 
@@ -20,26 +21,6 @@ enum { OWN_MACHINE = EM_X86_64 };
 #elif defined(__aarch64__)
 enum { OWN_MACHINE = EM_AARCH64 };
 #endif
-
-static bool is_program(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
-}
-
-/* As execvp finds it. */
-static bool find_on_path(const char *command, char path[PATH_MAX]) {
-    if (strchr(command, '/') != NULL)
-        return snprintf(path, PATH_MAX, "%s", command) < PATH_MAX && is_program(path);
-    const char *folders = getenv("PATH");
-    for (const char *at = folders != NULL ? folders : "/bin:/usr/bin"; at != NULL;) {
-        size_t length = strcspn(at, ":");
-        int size = snprintf(path, PATH_MAX, "%.*s%s%s", (int)length, at, length > 0 ? "/" : "", command);
-        if (size < PATH_MAX && is_program(path))
-            return true;
-        at = at[length] == ':' ? at + length + 1 : NULL;
-    }
-    return false;
-}
 
 /* What "#!" names: the interpreter, or the command that it is told to look for when that is env. False for what is no
  * script. */
@@ -104,7 +85,7 @@ static bool find_in_file(int fd, const char *path, char text[PRELOAD_OBSTACLE_BY
 bool preload_find_obstacle(const char *command, char text[PRELOAD_OBSTACLE_BYTES]) {
     char path[PATH_MAX], name[LINE_BYTES];
     (void)snprintf(name, sizeof name, "%s", "");
-    for (int i = 0; i < MAX_SCRIPTS && find_on_path(command, path); i++) {
+    for (int i = 0; i < MAX_SCRIPTS && program_find_on_path(command, path); i++) {
         int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         if (fd < 0)
             return false;

@@ -1,7 +1,11 @@
 #include "cli/program.h"
 
+#include <elf.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MAX_LAUNCHER_BYTES = 2048 };
@@ -109,4 +113,39 @@ enum status program_find_launcher(struct process *process, char *const *command,
     else if (snprintf(path, capacity, "%s", script) >= (int)capacity)
         return STATUS_NOT_FOUND;
     return is_in_bin(path) && is_launcher(process, path) ? STATUS_OK : STATUS_NOT_FOUND;
+}
+
+static bool is_program(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
+}
+
+bool program_find_on_path(const char *command, char path[PATH_MAX]) {
+    if (strchr(command, '/') != NULL)
+        return snprintf(path, PATH_MAX, "%s", command) < PATH_MAX && is_program(path);
+    const char *folders = getenv("PATH");
+    for (const char *at = folders != NULL ? folders : "/bin:/usr/bin"; at != NULL;) {
+        size_t length = strcspn(at, ":");
+        int size = snprintf(path, PATH_MAX, "%.*s%s%s", (int)length, at, length > 0 ? "/" : "", command);
+        if (size < PATH_MAX && is_program(path))
+            return true;
+        at = at[length] == ':' ? at + length + 1 : NULL;
+    }
+    return false;
+}
+
+static bool is_elf_file(const char *path) {
+    char magic[SELFMAG] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    bool found = fd >= 0 && read(fd, magic, sizeof magic) == SELFMAG && memcmp(magic, ELFMAG, SELFMAG) == 0;
+    if (fd >= 0)
+        (void)close(fd);
+    return found;
+}
+
+bool program_is_no_script(const char *word) {
+    char path[PATH_MAX];
+    if (access(word, F_OK) == 0)
+        return is_elf_file(word);
+    return strchr(word, '/') == NULL && program_find_on_path(word, path);
 }

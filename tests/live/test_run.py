@@ -254,6 +254,15 @@ def test_usage(tmp_path):
     assert "--no-agent" in strobe("run", "--blocking", "x.py").stderr
 
 
+def test_a_command_in_the_place_of_a_script(tmp_path):
+    for command in ("sh", "/bin/sh"):
+        refused = strobe("run", command, "x.py", cwd=tmp_path)
+        harness.assert_refuses(refused, harness.USAGE)
+        assert "put -- before it" in refused.stderr
+    (tmp_path / "sh").write_text("print('a script')")
+    assert strobe("run", "--no-capture", "sh", cwd=tmp_path).stdout == "a script\n"
+
+
 def test_sampling_ends_before_the_program(any_python, run):
     result = run("--no-capture", "-d", "0.05", "--", any_python.path, "-c", BURN + "print('end')")
     assert result.returncode == 0

@@ -208,24 +208,57 @@ static void exec_from_a_thread(void *delay_us) {
     (void)wait_for_ever(NULL);
 }
 
+static void serve(struct process *process) {
+    process_serve(process);
+    sleep_1ms();
+}
+
+/* Some of the threads have stopped when the exec of another ends them: they are not waited for. */
+static void pause_and_resume(struct process *process) {
+    struct timespec start, end;
+    struct error ignored = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &start);
+    if (process_pause(process, &ignored) == STATUS_OK)
+        process_resume(process);
+    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true(end.tv_sec - start.tv_sec < 4);
+}
+
+static void ask_whether_alive(struct process *process) {
+    assert_true(process_alive(process));
+}
+
 /* An exec waits until the tracer has waited for the other threads, and seizing one more waits for the exec. */
-static void test_an_exec_is_not_held_up(void **state) {
-    (void)state;
+static void assert_exec_goes_on(void (*meanwhile)(struct process *process)) {
     for (uintptr_t i = 0; i < EXECS; i++) {
         /* Before, while and after the threads are seized. */
         pid_t pid = child_start(exec_from_a_thread, (void *)(i * 20));
         struct process *process = hold_process(pid);
         char path[64] = "";
-        while (process_read_executable(process, path, sizeof path) != STATUS_OK || strstr(path, "test_hold") != NULL) {
-            process_serve(process);
-            sleep_1ms();
-        }
+        while (process_read_executable(process, path, sizeof path) != STATUS_OK || strstr(path, "test_hold") != NULL)
+            meanwhile(process);
         pause_process(process);
         assert_true(child_thread_state(pid, pid) == 't');
         process_resume(process);
         process_free(process);
         child_end(pid);
     }
+}
+
+static void test_an_exec_is_not_held_up(void **state) {
+    (void)state;
+    assert_exec_goes_on(serve);
+}
+
+static void test_an_exec_goes_on_between_pauses(void **state) {
+    (void)state;
+    assert_exec_goes_on(pause_and_resume);
+}
+
+/* The first thread has ended then, and the one that takes its place is not there yet. */
+static void test_what_execs_is_alive(void **state) {
+    (void)state;
+    assert_exec_goes_on(ask_whether_alive);
 }
 
 /* The exit status stays for who started the process, here this program. */
@@ -260,6 +293,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_job_control, spinners_set_up, spinners_tear_down),
         cmocka_unit_test_setup_teardown(test_a_killed_holder_lets_go, spinners_set_up, spinners_tear_down),
         cmocka_unit_test_setup_teardown(test_an_exec_is_not_held_up, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_an_exec_goes_on_between_pauses, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_what_execs_is_alive, spinners_set_up, spinners_tear_down),
         cmocka_unit_test_setup_teardown(test_the_end, spinners_set_up, spinners_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

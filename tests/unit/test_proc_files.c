@@ -23,6 +23,11 @@ static void test_stat_takes_commands_with_parentheses(void **state) {
     assert_int_equal(stat.state, 'R');
     assert_string_equal(stat.comm, "a) R 1 (b\n) Z ");
     assert_int_equal(stat.flags, 2097152);
+    assert_int_equal(stat.thread_count, 0);
+
+    const char *whole = "42 (python) S 1 42 42 0 -1 4194560 11 12 13 14 15 16 17 18 20 0 7 0 123456 1 2 3\n";
+    assert_int_equal(proc_parse_stat(whole, &stat), STATUS_OK);
+    assert_int_equal(stat.thread_count, 7);
 }
 
 static void test_stat_refuses_what_is_none(void **state) {

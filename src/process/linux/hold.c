@@ -247,6 +247,12 @@ void held_collect(const struct process *process, struct held_thread *thread, boo
     }
 }
 
+void held_bury_ended(const struct process *process) {
+    for (size_t i = 0; i < process->held_count; i++)
+        if (!process->held[i].gone)
+            collect_end(process, &process->held[i]);
+}
+
 /* A ptrace call on a stopped thread fails when it was killed meanwhile: waiting for it lets the kernel bury it. */
 static void settle(const struct process *process, struct held_thread *thread, long result) {
     thread->stopped = false;

@@ -21,6 +21,8 @@ enum status held_seize_new(struct process *process, struct error *error) MUST_US
 void held_forget_gone(struct process *process);
 /* Looks whether a thread has stopped (one call when it has), or else, when asked for, whether it has ended. */
 void held_collect(const struct process *process, struct held_thread *thread, bool look_for_end);
+/* Lets the kernel bury those that have ended, be it while they were stopped: another thread's exec waits for that. */
+void held_bury_ended(const struct process *process);
 /* Lets a stopped thread go on, still traced: with its signal, or stopped by the program itself as it was. */
 void held_continue(const struct process *process, struct held_thread *thread);
 /* Lets a stopped thread go for good; one that is not stopped stays on the list. */

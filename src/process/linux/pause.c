@@ -39,25 +39,6 @@ static bool only_blocked_missing(const struct process *process, pid_t *runnable)
     return true;
 }
 
-/* waitid has no time limit of its own, and SIGCHLD belongs to the program that strobe's rooms are used in. */
-static enum status wait_for_stops(struct process *process, struct error *error) {
-    if (collect_stops(process, false) == 0)
-        return STATUS_OK;
-    int64_t patience_ns = process->hold ? held_blocked_patience_ns : blocked_patience_ns;
-    int64_t started_ns = held_now_ns();
-    for (int turn = 0; collect_stops(process, turn > 1) > 0; turn++) {
-        pid_t runnable = 0;
-        int64_t waited_ns = held_now_ns() - started_ns;
-        if (waited_ns > patience_ns && only_blocked_missing(process, &runnable))
-            return STATUS_OK;
-        if (waited_ns > runnable_patience_ns)
-            return error_set(error, STATUS_FAILED, "thread %d of process %d does not stop", (int)runnable,
-                             (int)process->pid);
-        held_wait_a_little(turn);
-    }
-    return STATUS_OK;
-}
-
 static void interrupt_all(struct process *process) {
     for (size_t i = 0; i < process->held_count; i++) {
         struct held_thread *thread = &process->held[i];
@@ -69,6 +50,40 @@ static void interrupt_all(struct process *process) {
             thread->gone = true;
         thread->interrupted = true;
     }
+}
+
+/* What a long wait can be for: an exec of another thread ends the others, stopped or not, and waits until they have
+ * been buried. Then the id of the main thread is that of the thread that made it, which was perhaps not told to stop.
+ */
+static void hasten(struct process *process, int64_t waited_ns, int64_t *reminded_ns) {
+    held_bury_ended(process);
+    if (waited_ns - *reminded_ns < blocked_patience_ns)
+        return;
+    *reminded_ns = waited_ns;
+    for (size_t i = 0; i < process->held_count; i++)
+        process->held[i].interrupted = false;
+    interrupt_all(process);
+}
+
+/* waitid has no time limit of its own, and SIGCHLD belongs to the program that strobe's rooms are used in. */
+static enum status wait_for_stops(struct process *process, struct error *error) {
+    if (collect_stops(process, false) == 0)
+        return STATUS_OK;
+    int64_t patience_ns = process->hold ? held_blocked_patience_ns : blocked_patience_ns;
+    int64_t started_ns = held_now_ns(), reminded_ns = 0;
+    for (int turn = 0; collect_stops(process, turn > 1) > 0; turn++) {
+        pid_t runnable = 0;
+        int64_t waited_ns = held_now_ns() - started_ns;
+        if (waited_ns > patience_ns)
+            hasten(process, waited_ns, &reminded_ns);
+        if (waited_ns > patience_ns && only_blocked_missing(process, &runnable))
+            return STATUS_OK;
+        if (waited_ns > runnable_patience_ns)
+            return error_set(error, STATUS_FAILED, "thread %d of process %d does not stop", (int)runnable,
+                             (int)process->pid);
+        held_wait_a_little(turn);
+    }
+    return STATUS_OK;
 }
 
 static enum status stop_known(struct process *process, struct error *error) {
@@ -111,7 +126,7 @@ enum status process_pause(struct process *process, struct error *error) {
 
 /* Detaching wants a stopped thread. One that is not, because it was blocked and still is, stays on the list. */
 static void detach_all(struct process *process) {
-    int64_t started_ns = held_now_ns();
+    int64_t started_ns = held_now_ns(), reminded_ns = 0;
     for (int turn = 0; process->held_count > 0; turn++) {
         pid_t runnable = 0;
         for (size_t i = 0; i < process->held_count; i++)
@@ -121,6 +136,8 @@ static void detach_all(struct process *process) {
         if (waited_ns > runnable_patience_ns ||
             (waited_ns > blocked_patience_ns && only_blocked_missing(process, &runnable)))
             break;
+        if (waited_ns > held_blocked_patience_ns)
+            hasten(process, waited_ns, &reminded_ns);
         held_wait_a_little(turn);
     }
 }

@@ -95,13 +95,15 @@ enum status proc_parse_stat(const char *text, struct proc_stat *stat) {
     memcpy(stat->comm, open + 1, length);
     stat->comm[length] = '\0';
 
-    /* Behind the command: state ppid pgrp session tty_nr tpgid flags … */
+    /* Behind the command: state ppid pgrp session tty_nr tpgid flags … and the 20th field of all: num_threads */
     const char *state = word_at(close + 1, 0);
     const char *flags = word_at(close + 1, 6);
+    const char *thread_count = word_at(close + 1, 17);
     if (state == NULL || flags == NULL)
         return STATUS_DAMAGED;
     stat->state = *state;
     stat->flags = (uint32_t)strtoul(flags, NULL, 10);
+    stat->thread_count = thread_count != NULL ? strtoul(thread_count, NULL, 10) : 0;
     return STATUS_OK;
 }
 

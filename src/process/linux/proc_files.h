@@ -19,7 +19,8 @@ enum status proc_read_whole(int dir_fd, const char *name, struct buffer *buffer)
 struct proc_stat {
     char state; /* R S D T t Z X I … */
     char comm[16];
-    uint32_t flags; /* PF_* */
+    uint32_t flags;      /* PF_* */
+    size_t thread_count; /* of the whole process; one that has ended counts until it is buried; 0: not in the text */
 };
 
 /* STATUS_DAMAGED when the text is no stat line. The command may hold blanks and parentheses. */

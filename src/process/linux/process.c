@@ -20,6 +20,7 @@ enum {
     STATUS_LIMIT_BYTES = 1 << 21, /* "Groups" may name 65536 groups */
     COMMAND_LIMIT_BYTES = 1 << 24,
     ENVIRONMENT_LIMIT_BYTES = 1 << 24,
+    LIST_TURNS = 100,
     EXEC_PATIENCE_NS = 20 * 1000 * 1000,
 };
 
@@ -96,12 +97,29 @@ static pid_t surviving_thread(const struct process *process) {
     return survivor;
 }
 
-/* Whether the leader ended only for another thread's exec, which then took its place. */
-static bool leader_is_replaced(const struct process *process) {
+/* Whether the leader lives, or has ended before other threads. They are looked at one after the other: while an exec
+ * ends them, the list can be cut short, and the one that execs becomes the leader meanwhile. */
+static bool is_alive(const struct process *process, bool *leader_lives) {
     struct proc_stat stat = {0};
+    bool survived = false;
+    for (int turn = 0; turn < LIST_TURNS && !survived; turn++) {
+        bool there = read_stat(process, &stat) == STATUS_OK;
+        *leader_lives = there && !proc_stat_ended(&stat);
+        if (*leader_lives || !there || stat.thread_count <= 1)
+            return *leader_lives;
+        /* An exec waits until those have been buried that were seized. */
+        held_bury_ended(process);
+        survived = surviving_thread(process) > 0;
+    }
+    return survived;
+}
+
+/* Whether the leader, which has ended, did so only for another thread's exec, which then took its place. */
+static bool leader_is_replaced(const struct process *process) {
+    bool leader_lives = false;
     int64_t started_ns = held_now_ns();
-    for (int turn = 0; surviving_thread(process) > 0 && held_now_ns() - started_ns < EXEC_PATIENCE_NS; turn++) {
-        if (read_stat(process, &stat) == STATUS_OK && !proc_stat_ended(&stat))
+    for (int turn = 0; is_alive(process, &leader_lives) && held_now_ns() - started_ns < EXEC_PATIENCE_NS; turn++) {
+        if (leader_lives)
             return true;
         held_wait_a_little(turn);
     }
@@ -207,9 +225,8 @@ pid_t process_own_pid(const struct process *process) {
 }
 
 bool process_alive(const struct process *process) {
-    struct proc_stat stat = {0};
-    bool there = read_stat(process, &stat) == STATUS_OK && !proc_stat_ended(&stat);
-    return there || leader_is_replaced(process);
+    bool leader_lives = false;
+    return is_alive(process, &leader_lives);
 }
 
 /* In a PID namespace within strobe's, threads have other numbers here. */
