@@ -392,8 +392,12 @@ def test_a_key_that_stops_strobe_does_not_stop_its_target(any_python, script, tm
 
 
 def test_a_signal_does_not_cut_what_is_being_written(any_python, script, tmp_path):
-    options = ["-d", "0.3", "-r", RATE_HZ, "-f", "chrome", "--no-capture"]
-    with Target(any_python, script(SIGNALLED)) as target, attached(target, *options, folder=tmp_path) as running:
+    """Of a stack of 200 functions there is more to tell than the pipe takes."""
+    functions = "".join(f"def a_function_of_many_{i}(): a_function_of_many_{i + 1}()\n" for i in range(200))
+    deep = script(f"{functions}{SIGNALLED.replace('work', 'a_function_of_many_200')}a_function_of_many_0()\n")
+    deep.write_text(deep.read_text().replace("\na_function_of_many_200()\n", "\n"))
+    options = ["-d", "0.3", "-f", "speedscope", "--no-capture"]
+    with Target(any_python, deep) as target, attached(target, *options, folder=tmp_path) as running:
         output, waiting = running.process.stdout, bytearray(4)
         room = fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, 4096)
         deadline_s = time.monotonic() + harness.TIMEOUT_S
@@ -404,7 +408,7 @@ def test_a_signal_does_not_cut_what_is_being_written(any_python, script, tmp_pat
         running.process.send_signal(signal.SIGINT)
         result = running.finish()
     assert (result.returncode, result.stderr) == (harness.OK, "")
-    assert result.json()["traceEvents"]
+    assert len(result.json()["shared"]["frames"]) > 200
 
 
 def test_a_target_that_is_killed(python, script, tmp_path):
