@@ -1,13 +1,18 @@
 /* Captures of any bytes. First byte 0: the rest is the file. Else the rest is payloads, each behind two bytes with its
  * length and one whose lowest bit begins an epoch: they get headers and checksums, which no fuzzer guesses. All that is
- * told goes into a profile and is attributed, and must keep what profile.h promises. */
+ * told goes into a profile and is attributed, and must keep what profile.h promises. Merged with itself it is a whole
+ * capture of twice as many processes. */
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "capture/copy.h"
 #include "capture/format.h"
 #include "profile/attribute.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 
@@ -77,6 +82,37 @@ static void check_attribution(const struct profile *profile) {
     attribution_release(&result);
 }
 
+static int new_file(const struct buffer *content, char path[32]) {
+    int descriptor = memfd_create("capture", MFD_CLOEXEC);
+    require(descriptor >= 0 &&
+            write(descriptor, buffer_text(content), content->size_bytes) == (ssize_t)content->size_bytes);
+    (void)snprintf(path, 32, "/proc/self/fd/%d", descriptor);
+    return descriptor;
+}
+
+static void check_merged(const struct buffer *file, size_t process_count) {
+    static const struct buffer NOTHING = {0};
+    char source[32], merged[32];
+    int descriptors[] = {new_file(file, source), new_file(&NOTHING, merged)};
+    struct capture_merge merge = {0};
+    struct capture_writer *writer = NULL;
+    struct profile *profile = profile_new();
+    require(profile != NULL);
+    require(capture_writer_open_descriptor(dup(descriptors[1]), NULL, &writer, NULL) == STATUS_OK);
+    for (int i = 0; i < 2; i++) {
+        enum status status = capture_copy(source, writer, &merge, NULL);
+        require(status == STATUS_OK || status == STATUS_DAMAGED);
+    }
+    require(capture_writer_close(writer, NULL) == STATUS_OK);
+    require(profile_add_capture(profile, merged, NULL, NULL) == STATUS_OK);
+    require(profile->process_count == 2 * process_count);
+    check_profile(profile);
+    check_attribution(profile);
+    profile_free(profile);
+    (void)close(descriptors[0]);
+    (void)close(descriptors[1]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes) {
     struct buffer file;
     if (size_bytes == 0 || size_bytes > MAX_INPUT_BYTES)
@@ -96,6 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes) {
     require((status == STATUS_OK) == (error.status == STATUS_OK));
     check_profile(profile);
     check_attribution(profile);
+    check_merged(&file, profile->process_count);
     profile_free(profile);
     buffer_release(&file);
     return 0;

@@ -229,7 +229,9 @@ class Capture:
         for _ in range(body.varint()):
             tick, size = tick + body.zigzag(), size + body.zigzag()
             points.append([tick * self.chunk.tick_ns, size])
-        return {"record": "footprint", **fields, "time_ns": self.chunk.tick * self.chunk.tick_ns, "points": points}
+        execs = body.varint() if body else 0
+        time_ns = self.chunk.tick * self.chunk.tick_ns
+        return {"record": "footprint", **fields, "time_ns": time_ns, "points": points, "execs": execs}
 
     def end(self, body):
         self.ended = True

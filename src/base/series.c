@@ -3,6 +3,7 @@
 #include "base/array.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void series_release(struct series *series) {
     free(series->points);
@@ -45,11 +46,15 @@ static size_t find_dullest(const struct series *series, size_t highest) {
 }
 
 void series_reduce(struct series *series) {
-    while (series->points != NULL && series->count > series->limit && series->count > 3) {
-        size_t dullest = find_dullest(series, find_highest(series));
-        for (size_t i = dullest; i + 1 < series->count; i++)
-            series->points[i] = series->points[i + 1];
+    if (series->points == NULL)
+        return;
+    size_t highest = find_highest(series);
+    while (series->count > series->limit && series->count > 3) {
+        size_t dullest = find_dullest(series, highest);
         series->count--;
+        memmove(&series->points[dullest], &series->points[dullest + 1],
+                (series->count - dullest) * sizeof series->points[0]);
+        highest -= dullest < highest;
     }
 }
 

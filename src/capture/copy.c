@@ -45,8 +45,20 @@ struct copy {
     struct map threads;
     struct capture_merge *merge;
     bool has_start;
-    uint64_t shift_ns; /* to be added to times; wraps */
+    uint64_t start_ns; /* of the capture; all captures' becomes the merge's */
+    bool has_times;    /* something was told at a time since then */
 };
+
+/* Nothing is before the start: times that are have no meaning (a damaged capture's; that of a process whose end was not
+ * seen), and moved down they would be far in the future. */
+static uint64_t move_start(const struct copy *copy, uint64_t time_ns) {
+    return copy->merge->start_ns + (time_ns > copy->start_ns ? time_ns - copy->start_ns : 0);
+}
+
+static uint64_t move_time(struct copy *copy, uint64_t time_ns) {
+    copy->has_times = true;
+    return move_start(copy, time_ns);
+}
 
 static bool is_interned(const struct copy *copy, const struct copied_id *known) {
     return known->id != 0 && known->epoch == capture_writer_epoch(copy->writer);
@@ -165,14 +177,16 @@ static enum status on_process(void *context, const struct capture_process *proce
     struct copy *copy = context;
     struct capture_process mapped = *process;
     uint64_t known = 0;
+    bool is_known = map_get(&copy->processes, process->process, &known);
     if (!copy->merge->has_start)
         copy->merge->start_ns = process->start_ns;
-    if (!copy->has_start)
-        copy->shift_ns = copy->merge->start_ns - process->start_ns;
+    /* As profile/load.c has it. */
+    bool is_earlier = !copy->has_times && is_known && copy->processes.count == 1 && process->start_ns < copy->start_ns;
+    if (!copy->has_start || is_earlier)
+        copy->start_ns = process->start_ns;
     copy->has_start = copy->merge->has_start = true;
-    mapped.start_ns += copy->shift_ns;
-    mapped.process =
-        map_get(&copy->processes, process->process, &known) ? (uint32_t)known : copy->merge->next_process++;
+    mapped.start_ns = move_start(copy, process->start_ns);
+    mapped.process = is_known ? (uint32_t)known : copy->merge->next_process++;
     TRY(map_set(&copy->processes, process->process, mapped.process));
     return accept(capture_add_process(copy->writer, &mapped));
 }
@@ -180,7 +194,7 @@ static enum status on_process(void *context, const struct capture_process *proce
 static enum status on_process_end(void *context, uint32_t process, uint64_t time_ns, int32_t wait_status) {
     struct copy *copy = context;
     return accept(
-        capture_end_process(copy->writer, number_in(&copy->processes, process), time_ns + copy->shift_ns, wait_status));
+        capture_end_process(copy->writer, number_in(&copy->processes, process), move_time(copy, time_ns), wait_status));
 }
 
 static enum status on_counters(void *context, uint32_t process, const struct capture_counters *counters) {
@@ -209,7 +223,7 @@ static enum status on_thread_end(void *context, uint32_t id, uint64_t time_ns) {
     struct copy *copy = context;
     uint32_t in_writer = number_in(&copy->threads, id);
     (void)map_remove(&copy->threads, id);
-    return accept(capture_end_thread(copy->writer, in_writer, time_ns + copy->shift_ns));
+    return accept(capture_end_thread(copy->writer, in_writer, move_time(copy, time_ns)));
 }
 
 static enum status on_sample(void *context, const struct capture_sample *sample) {
@@ -217,7 +231,7 @@ static enum status on_sample(void *context, const struct capture_sample *sample)
     struct capture_sample mapped = *sample;
     mapped.thread = number_in(&copy->threads, sample->thread);
     TRY(intern_stack(copy, &mapped.stack));
-    mapped.time_ns += copy->shift_ns;
+    mapped.time_ns = move_time(copy, sample->time_ns);
     return accept(capture_write_sample(copy->writer, &mapped));
 }
 
@@ -226,7 +240,7 @@ static enum status on_event(void *context, const struct capture_event *event) {
     struct capture_event mapped = *event;
     mapped.thread = number_in(&copy->threads, event->thread);
     TRY(intern_stack(copy, &mapped.stack));
-    mapped.time_ns += copy->shift_ns;
+    mapped.time_ns = move_time(copy, event->time_ns);
     return accept(capture_write_event(copy->writer, &mapped));
 }
 
@@ -235,7 +249,7 @@ static enum status on_change(void *context, const struct capture_change *change)
     struct capture_change mapped = *change;
     mapped.process = number_in(&copy->processes, change->process);
     TRY(intern_stack(copy, &mapped.stack));
-    mapped.time_ns += copy->shift_ns;
+    mapped.time_ns = move_time(copy, change->time_ns);
     return accept(capture_write_change(copy->writer, &mapped));
 }
 
@@ -244,11 +258,11 @@ static enum status on_footprint(void *context, const struct capture_footprint *m
     struct capture_footprint mapped = *memory;
     struct capture_point points[CAPTURE_FOOTPRINT_POINTS];
     for (size_t i = 0; i < memory->point_count; i++)
-        points[i] = (struct capture_point){memory->points[i].time_ns + copy->shift_ns, memory->points[i].bytes};
+        points[i] = (struct capture_point){move_time(copy, memory->points[i].time_ns), memory->points[i].bytes};
     mapped.process = number_in(&copy->processes, memory->process);
     mapped.points = points;
-    mapped.time_ns += copy->shift_ns;
-    mapped.peak_ns += copy->shift_ns;
+    mapped.time_ns = move_time(copy, memory->time_ns);
+    mapped.peak_ns = move_time(copy, memory->peak_ns);
     return accept(capture_write_footprint(copy->writer, &mapped));
 }
 

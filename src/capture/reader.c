@@ -258,7 +258,8 @@ static enum status read_source(const struct source *source, const char *name, co
 enum status capture_read(const char *path, const struct capture_visitor *visitor, struct capture_damage *damage,
                          struct error *error) {
     struct stat information;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    /* A pipe that nobody writes to must not be waited for, only to be refused. */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0 || fstat(descriptor, &information) != 0) {
         enum status status = error_set(error, STATUS_FAILED, "cannot read %s: %s", path, strerror(errno));
         if (descriptor >= 0)

@@ -48,8 +48,10 @@ static enum status take_text(struct cursor *cursor, struct capture_text *text) {
 static enum status take_position(struct cursor *cursor, int32_t *position) {
     uint64_t value = 0;
     TRY(cursor_take(cursor, &value));
-    *position = (int32_t)value - 1;
-    return value <= INT32_MAX ? STATUS_OK : STATUS_DAMAGED;
+    if (value > (uint64_t)INT32_MAX + 1)
+        return STATUS_DAMAGED;
+    *position = (int32_t)((int64_t)value - 1);
+    return STATUS_OK;
 }
 
 static enum status tell_base(struct reader *reader, struct cursor *cursor) {

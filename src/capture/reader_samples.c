@@ -193,6 +193,8 @@ enum status reader_tell_footprint(struct reader *reader, struct cursor *cursor) 
     TRY(take_memory(reader, cursor, &memory, &count));
     TRY(take_points(reader, cursor, points, (size_t)count));
     memory.point_count = (size_t)count;
+    if (cursor->at < cursor->end)
+        TRY(cursor_take(cursor, &memory.exec_count));
     return reader->visitor->footprint != NULL
                ? reader_obey(reader, reader->visitor->footprint(reader->visitor->context, &memory))
                : STATUS_OK;

@@ -160,6 +160,9 @@ struct capture_footprint {
     uint64_t resident_bytes;            /* the most that was seen of it in RAM; 0: it was not looked at */
     const struct capture_point *points; /* of the footprint, by time */
     size_t point_count;                 /* at most CAPTURE_FOOTPRINT_POINTS */
+    /* How often it has exec'd. More than in the record before: another program begins, with nothing live, and its
+     * changes follow. */
+    uint64_t exec_count;
 };
 
 enum { CAPTURE_FOOTPRINT_POINTS = 1024 };

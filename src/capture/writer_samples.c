@@ -144,8 +144,8 @@ enum status capture_write_footprint(struct capture_writer *writer, const struct 
     enum { FIELDS = sizeof fields / sizeof fields[0] };
     if (memory->point_count > CAPTURE_FOOTPRINT_POINTS)
         return STATUS_LIMIT;
-    uint8_t body[(1 + FIELDS + 2 * CAPTURE_FOOTPRINT_POINTS) * VARINT_MAX_BYTES];
-    TRY(writer_prepare(writer, (1 + FIELDS + 2 * memory->point_count) * VARINT_MAX_BYTES + 1 + VARINT_MAX_BYTES));
+    uint8_t body[(2 + FIELDS + 2 * CAPTURE_FOOTPRINT_POINTS) * VARINT_MAX_BYTES];
+    TRY(writer_prepare(writer, (2 + FIELDS + 2 * memory->point_count) * VARINT_MAX_BYTES + 1 + VARINT_MAX_BYTES));
     if (!writer_has_process(writer, memory->process))
         return STATUS_NOT_FOUND;
     size_t size_bytes = put_time(writer, memory->time_ns / writer->options.tick_ns, body);
@@ -159,6 +159,7 @@ enum status capture_write_footprint(struct capture_writer *writer, const struct 
         tick = at;
         bytes = memory->points[i].bytes;
     }
+    size_bytes += varint_put(body + size_bytes, memory->exec_count);
     TRY(writer_append_record(writer, CAPTURE_RECORD_FOOTPRINT, body, size_bytes));
     return writer_settle(writer, memory->time_ns);
 }

@@ -194,6 +194,7 @@ static void put_look(struct writer *writer, const struct look *look) {
     for (size_t i = 0; i < look->thread_count; i++)
         put_thread(writer, &look->threads[i]);
     json_stream_close(json, ']');
+    put_key_boolean(json, "threads_complete", look->threads_complete);
     if (look->has_tasks) {
         json_stream_open_key(json, "tasks", '[');
         for (size_t i = 0; i < look->task_count; i++)

@@ -27,7 +27,7 @@ static void write_indent(struct dump_writer *writer, int columns) {
 
 /* What a module's namespace is full of, and nobody looks for: its functions, classes and imports. */
 static bool is_furniture(const struct look_frame *frame, const struct look_local *local) {
-    static const char *const types[] = {"module", "function", "type", "builtin_function_or_method"};
+    static const char *const types[] = {"module", "function", "type", "builtin_function_or_method", "lazy_import"};
     if (strcmp(frame->function, "<module>") != 0)
         return false;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
@@ -171,6 +171,9 @@ enum status dump_write_text(const struct look *look, struct source_cache *source
     for (size_t i = 0; i < look->thread_count; i++)
         if (look->threads[i].has_python)
             write_thread(&writer, look, &look->threads[i]);
+    if (!look->threads_complete)
+        fprintf(stream, "\n%s(some threads are missing: the list of them changed at every attempt to read it)%s\n",
+                writer.palette->warning, writer.palette->end);
     write_native_threads(&writer, look);
     enum status status = look->has_tasks ? dump_write_tasks(&writer, look) : STATUS_OK;
     buffer_release(&writer.scratch);

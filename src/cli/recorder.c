@@ -15,7 +15,7 @@
 /* Frames without code have keys that no serial and instruction make. */
 static const uint64_t OTHER_KEYS = UINT64_MAX - 100;
 
-enum { MAX_PATH_BYTES = 4096 };
+enum { MAX_PATH_BYTES = 4096, COUNTERS_SHARE = 64 };
 
 static struct recorder *recorder_of(struct sample_sink *sink) {
     return (struct recorder *)sink;
@@ -90,6 +90,7 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
         recorder->known_count = process->number + 1;
         recorder->progress.processes++;
     }
+    recorder->processes[process->number].sampled = process;
     return add_process(recorder, process);
 }
 
@@ -97,15 +98,38 @@ static enum status process_described(struct sample_sink *sink, struct sampled_pr
     return add_process(recorder_of(sink), process);
 }
 
+static enum status write_counters(struct recorder *recorder, uint32_t number, const struct sample_counters *counters) {
+    struct capture_counters record = {counters->taken, counters->missed, counters->inconsistent, counters->errors};
+    recorder->processes[number].counted = *counters;
+    return capture_write_counters(recorder->writer, number, &record);
+}
+
+/* Before the end, too, as strobe may not live to see it; the longer it takes the rarer. */
+static enum status tell_counters(struct recorder *recorder, uint64_t now_ns) {
+    if (recorder->first_idle_ns == 0)
+        recorder->first_idle_ns = recorder->counted_ns = now_ns;
+    uint64_t period_ns = (now_ns - recorder->first_idle_ns) / COUNTERS_SHARE;
+    if (now_ns - recorder->counted_ns < (period_ns > NS_PER_S ? period_ns : NS_PER_S))
+        return STATUS_OK;
+    recorder->counted_ns = now_ns;
+    for (uint32_t i = 0; i < recorder->process_count; i++) {
+        const struct recorded_process *process = &recorder->processes[i];
+        const struct sample_counters *counters = process->sampled != NULL ? process->sampled->counters : NULL;
+        if (counters != NULL && memcmp(counters, &process->counted, sizeof *counters) != 0)
+            TRY(write_counters(recorder, i, counters));
+    }
+    return STATUS_OK;
+}
+
 static enum status process_ended(struct sample_sink *sink, struct sampled_process *process,
                                  const struct sample_counters *counters) {
     struct recorder *recorder = recorder_of(sink);
-    struct capture_counters record = {counters->taken, counters->missed, counters->inconsistent, counters->errors};
+    recorder->processes[process->number].sampled = NULL;
     map_release(&recorder->processes[process->number].frames);
     recorded_sites_release(&recorder->processes[process->number].sites);
     recorder->progress.processes--;
     recorder->unwatched += counters->unwatched;
-    TRY(capture_write_counters(recorder->writer, process->number, &record));
+    TRY(write_counters(recorder, process->number, counters));
     uint64_t end_ns = process->end_ns != 0 ? process->end_ns : clock_monotonic_ns();
     return capture_end_process(recorder->writer, process->number, end_ns,
                                process->has_status ? process->wait_status : -1);
@@ -305,7 +329,7 @@ static void announce(struct recorder *recorder) {
 }
 
 /* What a sample's weight is made of. A part that could have been and was not is a true 0, which the first event of a
- * thread says of all. */
+ * process says of all. */
 static enum status write_parts(struct recorder *recorder, const struct sample *sample, uint32_t thread,
                                uint32_t stack) {
     const struct capture_value cpu[] = {
@@ -317,14 +341,15 @@ static enum status write_parts(struct recorder *recorder, const struct sample *s
         {CAPTURE_MEASURE_WAIT_NS, sample->weight_ns},
         {CAPTURE_MEASURE_GIL_WAIT_NS, sample->gil == SAMPLE_GIL_WAITING ? sample->weight_ns : 0},
     };
+    bool *told = recorder->processes[sample->thread->process->number].told;
     bool is_wait = sample->clock == SAMPLE_CLOCK_WAIT;
     const struct capture_value *parts = is_wait ? wait : cpu;
     size_t count = is_wait ? sizeof wait / sizeof wait[0] : sizeof cpu / sizeof cpu[0];
     struct capture_value values[3];
     struct capture_event event = {.thread = thread, .stack = stack, .time_ns = sample->time_ns, .values = values};
     for (size_t i = 0; i < count; i++)
-        if (parts[i].amount > 0 || !recorder->told[parts[i].measure]) {
-            recorder->told[parts[i].measure] = true;
+        if (parts[i].amount > 0 || !told[parts[i].measure]) {
+            told[parts[i].measure] = true;
             values[event.value_count++] = parts[i];
         }
     return event.value_count > 0 ? capture_write_event(recorder->writer, &event) : STATUS_OK;
@@ -394,6 +419,7 @@ static enum status idle(struct sample_sink *sink, uint64_t now_ns) {
     if (recorder->idle_count++ > 0)
         announce(recorder);
     progress_show(&recorder->progress, now_ns);
+    TRY(tell_counters(recorder, now_ns));
     return capture_writer_flush(recorder_of(sink)->writer, now_ns);
 }
 

@@ -67,12 +67,12 @@ static enum status stack_of(struct recorder *recorder, const struct sampled_proc
     return status == STATUS_LIMIT ? STATUS_OK : status;
 }
 
-/* Measures that are 0 are left out, but for the first, which say that there is something to be measured. */
-static void put(struct recorder *recorder, struct capture_event *event, struct capture_value *values,
-                enum capture_measure_id measure, uint64_t amount) {
+/* Measures that are 0 are left out, but for a process's first, which say that there is something to be measured. */
+static void put(bool *told, struct capture_event *event, struct capture_value *values, enum capture_measure_id measure,
+                uint64_t amount) {
     bool is_variance = measure == CAPTURE_MEASURE_ALLOC_VARIANCE || measure == CAPTURE_MEASURE_COPY_VARIANCE;
-    bool is_first = !recorder->told[measure] && !is_variance;
-    recorder->told[measure] = true;
+    bool is_first = !told[measure] && !is_variance;
+    told[measure] = true;
     if (amount > 0 || is_first)
         values[event->value_count++] = (struct capture_value){measure, amount};
 }
@@ -80,15 +80,16 @@ static void put(struct recorder *recorder, struct capture_event *event, struct c
 static enum status write_allocation(struct recorder *recorder, const struct sampled_thread *thread, uint32_t stack,
                                     const struct sample_allocation *sums) {
     const struct recorded_thread *recorded = thread->receiver;
+    bool *told = recorder->processes[thread->process->number].told;
     struct capture_value values[6];
     struct capture_event event = {
         .thread = recorded->id, .stack = stack, .time_ns = clock_monotonic_ns(), .values = values};
-    put(recorder, &event, values, CAPTURE_MEASURE_ALLOC_BYTES, sums->alloc_bytes);
-    put(recorder, &event, values, CAPTURE_MEASURE_ALLOC_COUNT, sums->alloc_count);
-    put(recorder, &event, values, CAPTURE_MEASURE_ALLOC_VARIANCE, sums->alloc_variance);
-    put(recorder, &event, values, CAPTURE_MEASURE_PYTHON_BYTES, sums->python_bytes);
-    put(recorder, &event, values, CAPTURE_MEASURE_COPY_BYTES, sums->copy_bytes);
-    put(recorder, &event, values, CAPTURE_MEASURE_COPY_VARIANCE, sums->copy_variance);
+    put(told, &event, values, CAPTURE_MEASURE_ALLOC_BYTES, sums->alloc_bytes);
+    put(told, &event, values, CAPTURE_MEASURE_ALLOC_COUNT, sums->alloc_count);
+    put(told, &event, values, CAPTURE_MEASURE_ALLOC_VARIANCE, sums->alloc_variance);
+    put(told, &event, values, CAPTURE_MEASURE_PYTHON_BYTES, sums->python_bytes);
+    put(told, &event, values, CAPTURE_MEASURE_COPY_BYTES, sums->copy_bytes);
+    put(told, &event, values, CAPTURE_MEASURE_COPY_VARIANCE, sums->copy_variance);
     return capture_write_event(recorder->writer, &event);
 }
 
@@ -142,12 +143,29 @@ static enum status write_memory(struct recorder *recorder, const struct sample_m
         .resident_bytes = memory->resident_bytes,
         .points = points,
         .point_count = count,
+        .exec_count = recorder->processes[memory->process->number].exec_count,
     };
     return capture_write_footprint(recorder->writer, &record);
 }
 
+/* After an exec the memory is another program's. That is told before anything of it is. */
+static enum status note_program(struct recorder *recorder, const struct sample_memory *memory) {
+    struct recorded_process *process = &recorder->processes[memory->process->number];
+    uint32_t before = process->memory_serial;
+    process->memory_serial = memory->sites->serial;
+    if (before == 0 || before == memory->sites->serial)
+        return STATUS_OK;
+    process->exec_count++;
+    struct sample_memory begin = *memory;
+    if (memory->footprint_count > 0 && memory->footprint[0].time_ns < memory->time_ns)
+        begin.time_ns = memory->footprint[0].time_ns;
+    begin.footprint_count = 0;
+    return write_memory(recorder, &begin);
+}
+
 enum status recorder_take_memory(struct sample_sink *sink, const struct sample_memory *memory) {
     struct recorder *recorder = (struct recorder *)sink;
+    TRY(note_program(recorder, memory));
     for (size_t i = 0; i < memory->change_count; i++) {
         const struct sample_change *change = &memory->changes[i];
         uint32_t stack = 0;

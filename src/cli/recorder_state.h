@@ -17,10 +17,14 @@ struct recorded_sites {
 };
 void recorded_sites_release(struct recorded_sites *sites);
 
-/* Ids of one process's frames in the capture: (code serial, instruction) → frame. */
 struct recorded_process {
-    struct map frames;
+    struct map frames; /* their ids in the capture: (code serial, instruction) → frame */
     struct recorded_sites sites;
+    bool told[CAPTURE_MEASURES]; /* of these parts there was an event */
+    uint32_t memory_serial;      /* of the sample_sites of the program whose memory was told last; 0: none was */
+    uint64_t exec_count;
+    const struct sampled_process *sampled; /* NULL: it has ended */
+    struct sample_counters counted;        /* as the capture has them */
 };
 
 /* The last stack of a thread. ids[i] is that of the stack that ends with its i-th frame, outermost first. */
@@ -45,14 +49,14 @@ struct recorder {
     struct recorder_options options;
     uint32_t epoch; /* of the ids that the processes' maps hold */
     uint64_t idle_count;
-    uint32_t known_count; /* processes that were told of */
-    char news[80];        /* to be said to the user when there is a sample to prove it */
+    uint64_t first_idle_ns, counted_ns; /* when processes' counters were told last */
+    uint32_t known_count;               /* processes that were told of */
+    char news[80];                      /* to be said to the user when there is a sample to prove it */
     bool warned_of_version;
     uint64_t unwatched; /* of all processes */
     struct recorded_process *processes;
     size_t process_count;
     struct progress progress;
-    bool told[CAPTURE_MEASURES]; /* of these parts there was an event */
 };
 
 /* The id of a frame of the process. Ids hold until the capture's epoch ends. */

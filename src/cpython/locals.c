@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "cpython/dict.h"
+#include "cpython/repr.h"
 #include "cpython/str.h"
 #include "cpython/type.h"
 
@@ -16,6 +17,7 @@ enum {
     MAX_CELL_ARGUMENTS = 1024, /* searched for the name of a cell */
     MAX_COMPREHENSION_VARIABLES = 64,
     MAX_NAME_CHARACTERS = 1 << 20,
+    MAX_KEY_CHARACTERS = 128, /* of a key that is no name */
     SLOT_BYTES = 8,
 };
 
@@ -81,12 +83,23 @@ static enum status read_code_field(const struct walk *walk, layout_offset offset
     return memory_read_u64(walk->runtime->objects, walk->code->address + offset, value);
 }
 
-/* The frame's variables, all in one read. */
+/* Part of the frame, in one read; and behind it what says that it is still this frame: one that has returned leaves its
+ * place to others. */
+static enum status read_part(const struct walk *walk, layout_offset offset, void *part, size_t size_bytes) {
+    const struct layout *layout = &walk->runtime->layout;
+    layout_offset field = layout_has(layout->thread.frame) ? layout->frame_object.f_code : layout->frame.f_executable;
+    uint64_t code = 0;
+    const struct memory_piece pieces[] = {{walk->frame->address + offset, part, size_bytes},
+                                          {walk->frame->address + field, &code, sizeof code}};
+    TRY(memory_read_pieces(walk->frames, pieces, 2));
+    return frame_untag(layout, code) == walk->frame->code ? STATUS_OK : STATUS_TORN;
+}
+
 static enum status read_slots(const struct walk *walk, layout_offset first, size_t count, uint64_t **slots) {
     *slots = calloc(count + 1, SLOT_BYTES);
     if (*slots == NULL)
         return STATUS_FAILED;
-    enum status status = memory_read(walk->frames, walk->frame->address + first, *slots, count * SLOT_BYTES);
+    enum status status = read_part(walk, first, *slots, count * SLOT_BYTES);
     if (status != STATUS_OK) {
         free(*slots);
         *slots = NULL;
@@ -183,12 +196,22 @@ static enum status visit_frame_object(struct walk *walk) {
     return status;
 }
 
+/* A namespace is a dict, and a program may put into it what it likes: a key that is no str shows as a value does. */
+static enum status visit_key(struct walk *walk, remote_addr key, remote_addr value) {
+    buffer_clear(&walk->name);
+    TRY(repr_append(walk->runtime, key, MAX_KEY_CHARACTERS, &walk->name));
+    return walk->visit(walk->context, buffer_text(&walk->name), value, false);
+}
+
 static enum status visit_namespace_entry(void *context, remote_addr key, remote_addr value) {
-    const struct walk *walk = context;
+    struct walk *walk = context;
+    struct type_info type;
     for (size_t i = 0; i < walk->shown_count; i++)
         if (walk->shown[i] == key)
             return STATUS_OK;
-    return visit_named(context, key, value, false);
+    if (type_read(walk->runtime, key, &type) == STATUS_OK && (type.flags & TYPE_IS_STR) == 0)
+        return visit_key(walk, key, value);
+    return visit_named(walk, key, value, false);
 }
 
 /* Module and class bodies keep their names in a dict. (A class body's may be any mapping: then nothing is shown.) */
@@ -200,7 +223,7 @@ static enum status visit_namespace(struct walk *walk) {
     struct type_info type;
     if (!linked && layout_minor(layout) >= 12)
         TRY(visit_localsplus(walk));
-    TRY(memory_read_u64(walk->frames, walk->frame->address + field, &namespace));
+    TRY(read_part(walk, field, &namespace, sizeof namespace));
     if (namespace == 0)
         return STATUS_OK;
     TRY(type_read(walk->runtime, namespace, &type));

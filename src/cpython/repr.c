@@ -14,6 +14,7 @@ enum {
     PATIENCE_READS = 50000,
     MAX_BASES = 64,
     MAX_NAME_CHARACTERS = 200,
+    MAX_TYPE_NAME_CHARACTERS = 300,
 };
 
 /* Stands between repr and the target's memory and counts. */
@@ -188,6 +189,7 @@ static const struct shower {
     {"list", repr_show_list, false},
     {"tuple", repr_show_tuple, false},
     {"dict", repr_show_dict, false},
+    {"frozendict", repr_show_frozendict, true}, /* 3.15+ */
     {"set", repr_show_set, true},
     {"frozenset", repr_show_set, true},
     {"collections.deque", repr_show_deque, true},
@@ -212,6 +214,8 @@ static const struct shower {
     {"wrapper_descriptor", repr_show_descriptor, true},
     {"getset_descriptor", repr_show_descriptor, true},
     {"member_descriptor", repr_show_descriptor, true},
+    {"sentinel", repr_show_sentinel, true},       /* 3.15+ */
+    {"lazy_import", repr_show_lazy_import, true}, /* 3.15+ */
     {"BaseException", repr_show_exception, true},
     {"datetime.date", repr_show_date, true},
     {"datetime.datetime", repr_show_datetime, true},
@@ -311,14 +315,18 @@ enum status repr_append_type_name(struct runtime *runtime, remote_addr address, 
     struct type_info type;
     if (address == 0 || type_read(runtime, address, &type) != STATUS_OK)
         return buffer_append_text(text, address == 0 ? "<null>" : "<unreadable>");
-    if ((type.flags & TYPE_IS_HEAP_TYPE) == 0 || type.name_start == 0)
+    bool whole = strlen(type.full_name) + 1 < sizeof type.full_name;
+    if ((type.flags & TYPE_IS_HEAP_TYPE) == 0 || (type.name_start == 0 && whole))
         return buffer_append_text(text, type_name(&type));
     /* A class may have dots in its name, and a type made by an extension its module. */
     remote_addr name = 0;
+    bool cut_off = false;
     size_t size_before = text->size_bytes;
     enum status status = memory_read_u64(runtime->objects, type.address + runtime->layout.type.ht_name, &name);
     if (status == STATUS_OK)
-        status = string_read(runtime, name, MAX_NAME_CHARACTERS, text, NULL);
+        status = string_read(runtime, name, MAX_TYPE_NAME_CHARACTERS, text, &cut_off);
+    if (status == STATUS_OK && cut_off)
+        return buffer_append_text(text, ELLIPSIS);
     if (status == STATUS_OK || text->size_bytes != size_before)
         return status;
     return buffer_append_text(text, type_name(&type));

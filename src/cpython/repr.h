@@ -11,7 +11,7 @@
 enum status repr_append(struct runtime *runtime, remote_addr address, size_t max_characters,
                         struct buffer *text) MUST_USE;
 
-/* Appends the type's name as type(x).__name__ would give it. */
+/* Appends the type's name as type(x).__name__ would give it, cut with an ellipsis at 300 characters. */
 enum status repr_append_type_name(struct runtime *runtime, remote_addr address, struct buffer *text) MUST_USE;
 
 #endif

@@ -84,6 +84,16 @@ enum status repr_show_dict(struct repr *repr, remote_addr object, const struct t
     return repr_leave(repr, "}");
 }
 
+/* frozendict (3.15+): PyFrozenDictObject begins with a PyDictObject (Include/internal/pycore_dict.h 3.15). */
+enum status repr_show_frozendict(struct repr *repr, remote_addr object, const struct type_info *type) {
+    uint64_t used = 0;
+    TRY(memory_read_u64(repr->runtime->objects, object + repr->runtime->layout.dict.ma_used, &used));
+    TRY(repr_put_format(repr, "%s(", type_name(type)));
+    if (used > 0)
+        TRY(repr_show_dict(repr, object, type));
+    return repr_put(repr, ")");
+}
+
 /* defdictobject: PyDictObject, whose last field is ma_values, then default_factory (Modules/_collectionsmodule.c, 3.8
  * to 3.15). */
 enum status repr_show_defaultdict(struct repr *repr, remote_addr object, const struct type_info *type) {

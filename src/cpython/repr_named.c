@@ -159,3 +159,70 @@ enum status repr_show_descriptor(struct repr *repr, remote_addr object, const st
     TRY(repr_put_value(repr, copy_u64(&copy, head->size + POINTER_BYTES)));
     return repr_put_format(repr, " of '%s' objects>", type_name(&owner));
 }
+
+/* sentinelobject (Objects/sentinelobject.c 3.15): its name, which is what it shows as, behind the header. */
+enum status repr_show_sentinel(struct repr *repr, remote_addr object, const struct type_info *type) {
+    (void)type;
+    remote_addr name = 0;
+    TRY(memory_read_u64(repr->runtime->objects, object + repr->runtime->layout.object.size, &name));
+    return repr_put_name(repr, name);
+}
+
+/* PyLazyImportObject (Objects/lazyimportobject.c 3.15). */
+struct lazy_import {
+    remote_addr from; /* lz_from: the module's name; or the lazy import of which this is an attribute */
+    remote_addr attr; /* lz_attr: null, a name, or a tuple of the names that are wanted of it */
+    bool is_attribute;
+    bool has_name;
+};
+
+static enum status read_lazy_import(struct repr *repr, remote_addr object, struct lazy_import *lazy) {
+    const layout_offset from = repr->runtime->layout.object.size + POINTER_BYTES; /* behind lz_builtins */
+    struct type_info type;
+    struct copy copy;
+    TRY(copy_read(repr->runtime->objects, object, from + POINTER_BYTES, &copy));
+    *lazy = (struct lazy_import){.from = copy_u64(&copy, from), .attr = copy_u64(&copy, from + POINTER_BYTES)};
+    TRY(type_read(repr->runtime, lazy->from, &type));
+    lazy->is_attribute = (type.flags & TYPE_IS_STR) == 0;
+    if (lazy->attr == 0)
+        return STATUS_OK;
+    TRY(type_read(repr->runtime, lazy->attr, &type));
+    lazy->has_name = (type.flags & TYPE_IS_STR) != 0;
+    return STATUS_OK;
+}
+
+/* `import a.b` makes one for "a.b", of which "b" is an attribute although its name begins with "a" alone. */
+static enum status put_package(struct repr *repr, remote_addr name) {
+    enum { MAX_NAME_CHARACTERS = 200, MAX_NAME_BYTES = 12 * MAX_NAME_CHARACTERS };
+    struct buffer text;
+    buffer_init(&text, MAX_NAME_BYTES);
+    enum status status = string_read(repr->runtime, name, MAX_NAME_CHARACTERS, &text, NULL);
+    if (status == STATUS_OK)
+        status = repr_put_bytes(repr, buffer_text(&text), strcspn(buffer_text(&text), "."));
+    buffer_release(&text);
+    return status;
+}
+
+enum status repr_show_lazy_import(struct repr *repr, remote_addr object, const struct type_info *type) {
+    enum { MAX_ATTRIBUTES = 16 };
+    struct lazy_import chain[MAX_ATTRIBUTES];
+    size_t last = 0;
+    TRY(read_lazy_import(repr, object, &chain[0]));
+    for (; chain[last].is_attribute; last++) {
+        if (last + 1 == MAX_ATTRIBUTES)
+            return STATUS_LIMIT;
+        TRY(read_lazy_import(repr, chain[last].from, &chain[last + 1]));
+    }
+    TRY(repr_put_format(repr, "<%s '", type_name(type)));
+    TRY(last > 0 && chain[last].attr == 0 ? put_package(repr, chain[last].from)
+                                          : repr_put_name(repr, chain[last].from));
+    for (size_t i = last + 1; i-- > 0;) {
+        if (chain[i].has_name) {
+            TRY(repr_put(repr, "."));
+            TRY(repr_put_name(repr, chain[i].attr));
+        } else if (i == 0 && chain[i].attr != 0) {
+            TRY(repr_put(repr, "..."));
+        }
+    }
+    return repr_put(repr, "'>");
+}

@@ -73,7 +73,7 @@ repr_show_fn repr_show_str, repr_show_bytes, repr_show_bytearray;
 
 /* repr_container.c */
 repr_show_fn repr_show_list, repr_show_tuple, repr_show_dict, repr_show_set, repr_show_deque, repr_show_defaultdict,
-    repr_show_mappingproxy, repr_show_range, repr_show_slice;
+    repr_show_mappingproxy, repr_show_range, repr_show_slice, repr_show_frozendict;
 /* The objects at an array of pointers, with commas. */
 enum status repr_put_items(struct repr *repr, remote_addr items, uint64_t count) MUST_USE;
 
@@ -82,9 +82,10 @@ repr_show_fn repr_show_instance, repr_show_exception;
 /* An enum's member or a namedtuple; STATUS_NOT_FOUND when it is neither, and then nothing was put. */
 repr_show_fn repr_show_special;
 
-/* repr_named.c: <kind name> */
+/* repr_named.c: <kind name>, and a sentinel */
 repr_show_fn repr_show_type, repr_show_function, repr_show_method, repr_show_builtin, repr_show_module,
-    repr_show_generator, repr_show_code, repr_show_cell, repr_show_weakref, repr_show_descriptor;
+    repr_show_generator, repr_show_code, repr_show_cell, repr_show_weakref, repr_show_descriptor, repr_show_sentinel,
+    repr_show_lazy_import;
 
 /* repr_datetime.c */
 repr_show_fn repr_show_date, repr_show_datetime, repr_show_time, repr_show_timedelta, repr_show_timezone;

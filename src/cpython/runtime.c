@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Whether the layout makes sense of what stands at the runtime: its first interpreter's first thread points back to it.
- * Without an interpreter, or without a thread in it, the runtime is empty, and every layout fits. */
-static bool fits(struct runtime *runtime) {
+/* The newest interpreter, or its newest thread, may end between two reads. */
+enum { FIT_ATTEMPTS = 5 };
+
+static bool fits_now(struct runtime *runtime) {
     remote_addr interp = 0;
     runtime->empty = false;
     if (interp_first(runtime, &interp) != STATUS_OK)
@@ -27,6 +28,15 @@ static bool fits(struct runtime *runtime) {
         return true;
     }
     return memory_read_u64(runtime->live, thread + layout->thread.interp, &owner) == STATUS_OK && owner == interp;
+}
+
+/* Whether the layout makes sense of what stands at the runtime: its first interpreter's first thread points back to it.
+ * Without an interpreter, or without a thread in it, the runtime is empty, and every layout fits. */
+static bool fits(struct runtime *runtime) {
+    for (int i = 0; i < FIT_ATTEMPTS; i++)
+        if (fits_now(runtime))
+            return true;
+    return false;
 }
 
 /* sys.hexversion, which settles the version even where no symbol or file name tells it. 0 when sys is not there yet. */

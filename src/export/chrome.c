@@ -3,6 +3,7 @@
 #include "base/json_stream.h"
 #include "export/export.h"
 #include "export/functions.h"
+#include "export/ids.h"
 #include "export/names.h"
 #include "export/timeline.h"
 
@@ -16,12 +17,14 @@ struct writer {
     const struct profile *profile;
     struct selection selection;
     struct functions functions;
+    struct ids ids;
     uint32_t *frames; /* of the span at hand */
     uint32_t *open;   /* the functions that have begun, outermost first */
     size_t open_count;
     struct buffer name;
     int64_t pid;
     uint64_t tid;
+    bool has_times;
 };
 
 static void put_ids(struct writer *writer) {
@@ -51,8 +54,10 @@ static enum status put_call(struct writer *writer, const char *phase, uint32_t f
     const struct profile_frame *frame = &writer->profile->frames[writer->functions.one_frame[function]];
     buffer_clear(&writer->name);
     TRY(buffer_append_text(&writer->name, name_of_frame(frame)));
-    if (frame->file[0] != '\0')
+    if (frame->file[0] != '\0' && frame->first_line >= 0)
         TRY(buffer_append_format(&writer->name, " (%s:%" PRId32 ")", frame->file, frame->first_line));
+    else if (frame->file[0] != '\0')
+        TRY(buffer_append_format(&writer->name, " (%s)", frame->file));
     put_event(writer, phase, function, time_ns);
     return STATUS_OK;
 }
@@ -87,8 +92,7 @@ static enum status put_thread(struct writer *writer, const struct timeline *time
     struct span span;
     uint64_t end_ns = 0;
     while (timeline_next(timeline, thread, &cursor, &span)) {
-        /* Nothing is known of a longer time without a sample. */
-        if (span.start_ns > end_ns + span.length_ns / 2)
+        if (!timeline_touches(timeline, end_ns, &span))
             TRY(end_down_to(writer, 0, end_ns));
         TRY(put_span(writer, &span));
         end_ns = span.start_ns + span.length_ns;
@@ -111,7 +115,7 @@ static enum status put_processes(struct writer *writer) {
     struct buffer name;
     buffer_init(&name, NAME_LIMIT_BYTES);
     for (size_t i = 0; i < writer->profile->process_count && status == STATUS_OK; i++) {
-        writer->pid = writer->profile->processes[i].pid;
+        writer->pid = writer->ids.pids[i];
         writer->tid = (uint64_t)writer->pid;
         buffer_clear(&name);
         status = name_append_command(&name, &writer->profile->processes[i]);
@@ -135,11 +139,12 @@ static enum status put_document(struct writer *writer, const struct timeline *ti
         const struct profile_thread *thread = &writer->profile->threads[i];
         if (!selection_has_thread(&writer->selection, i))
             continue;
-        writer->pid = writer->profile->processes[thread->process].pid;
-        writer->tid = thread->native_id != 0 ? thread->native_id : i;
+        writer->pid = writer->ids.pids[thread->process];
+        writer->tid = writer->ids.tids[i];
         if (thread->name[0] != '\0')
             put_name(writer, "thread_name", thread->name);
-        TRY(put_thread(writer, timeline, i));
+        if (writer->has_times)
+            TRY(put_thread(writer, timeline, i));
         putc('\n', json->stream);
     }
     json_stream_close(json, ']');
@@ -151,6 +156,7 @@ static enum status put_document(struct writer *writer, const struct timeline *ti
 static enum status prepare(struct writer *writer, const struct export_options *options) {
     TRY(selection_init(&writer->selection, writer->profile, options));
     TRY(functions_init(&writer->functions, writer->profile, true));
+    TRY(ids_init(&writer->ids, writer->profile));
     size_t room = selection_max_depth(&writer->selection) + 1;
     writer->frames = calloc(room, sizeof writer->frames[0]);
     writer->open = calloc(room, sizeof writer->open[0]);
@@ -165,6 +171,8 @@ enum status export_write_chrome(const struct profile *profile, const struct expo
     if (options != NULL && options->measure != NULL && measure_unit(measure) != UNIT_NS)
         return error_set(error, STATUS_USAGE, "trace events are spans of time: they cannot show '%s'",
                          measure_word(measure));
+    /* What was too short to be sampled may have allocated. */
+    writer.has_times = measure_unit(measure) == UNIT_NS;
     json_stream_init(&writer.json, stream);
     buffer_init(&writer.name, NAME_LIMIT_BYTES);
     enum status status = prepare(&writer, options);
@@ -176,6 +184,7 @@ enum status export_write_chrome(const struct profile *profile, const struct expo
     buffer_release(&writer.name);
     free(writer.frames);
     free(writer.open);
+    ids_release(&writer.ids);
     functions_release(&writer.functions);
     selection_release(&writer.selection);
     return export_finish(status, stream, error);

@@ -4,6 +4,7 @@
 #include "base/json_stream.h"
 #include "export/export.h"
 #include "export/functions.h"
+#include "export/ids.h"
 #include "export/names.h"
 #include "export/timeline.h"
 
@@ -30,6 +31,7 @@ struct writer {
     struct selection selection;
     struct functions functions;
     struct files files;
+    struct ids ids;
     struct buffer name;
 };
 
@@ -281,17 +283,23 @@ static size_t put_spans(struct writer *writer, const struct timeline *timeline, 
                         enum column column) {
     struct timeline_cursor cursor = {0};
     struct span span;
-    size_t count = 0;
+    size_t count = 0, most = timeline->starts[thread + 1] - timeline->starts[thread];
+    enum measure_unit unit = measure_unit(timeline->measure);
     json_stream_open_key(&writer->json, key, '[');
-    for (; timeline_next(timeline, thread, &cursor, &span); count++)
-        put_cell(&writer->json, column, &span, measure_unit(timeline->measure));
+    for (; timeline_next(timeline, thread, &cursor, &span); count++) {
+        /* Bytes laid end to end are no times: they stand evenly in the time that there is. */
+        if (unit != UNIT_NS)
+            span.start_ns = writer->profile->elapsed_ns / most * count;
+        put_cell(&writer->json, column, &span, unit);
+    }
     json_stream_close(&writer->json, ']');
     return count;
 }
 
+static const char *const weight_types[] = {[UNIT_COUNT] = "samples", [UNIT_NS] = "tracing-ms", [UNIT_BYTES] = "bytes"};
+
 /* Samples, and allocations too, which look the same. */
 static void put_table(struct writer *writer, const struct timeline *timeline, uint32_t thread, const char *key) {
-    static const char *const types[] = {[UNIT_COUNT] = "samples", [UNIT_NS] = "tracing-ms", [UNIT_BYTES] = "bytes"};
     struct json_stream *json = &writer->json;
     json_stream_open_key(json, key, '{');
     put_spans(writer, timeline, thread, "stack", COLUMN_STACK);
@@ -299,8 +307,18 @@ static void put_table(struct writer *writer, const struct timeline *timeline, ui
     if (timeline->in_order)
         put_spans(writer, timeline, thread, "threadCPUDelta", COLUMN_CPU);
     size_t count = put_spans(writer, timeline, thread, "weight", COLUMN_WEIGHT);
-    json_stream_key_text(json, "weightType", types[measure_unit(timeline->measure)]);
+    json_stream_key_text(json, "weightType", weight_types[measure_unit(timeline->measure)]);
     put_length(json, count);
+}
+
+/* A look that saw nothing and stands for nothing: a profile without any the Profiler does not open. */
+static void put_no_samples(struct json_stream *json, enum measure_unit unit) {
+    json_stream_open_key(json, "samples", '{');
+    put_column(json, "stack", 1, "null");
+    put_column(json, "time", 1, "0");
+    put_column(json, "weight", 1, "0");
+    json_stream_key_text(json, "weightType", weight_types[unit]);
+    put_length(json, 1);
 }
 
 static enum status put_thread_head(struct writer *writer, uint32_t index) {
@@ -308,16 +326,17 @@ static enum status put_thread_head(struct writer *writer, uint32_t index) {
     const struct profile_process *process = &writer->profile->processes[thread->process];
     struct json_stream *json = &writer->json;
     json_stream_key_text(json, "name", thread->name[0] != '\0' ? thread->name : "?");
-    put_key_boolean(json, "isMainThread", thread->native_id == (uint64_t)process->pid);
+    /* One in each process: an exec begins another. */
+    put_key_boolean(json, "isMainThread", writer->ids.tids[index] == (uint64_t)writer->ids.pids[thread->process]);
     json_stream_key_text(json, "processType", "default");
     buffer_clear(&writer->name);
     TRY(name_append_command(&writer->name, process));
     json_stream_key_text(json, "processName", buffer_text(&writer->name));
     buffer_clear(&writer->name);
-    TRY(buffer_append_format(&writer->name, "%" PRId32, process->pid));
+    TRY(buffer_append_format(&writer->name, "%" PRId64, writer->ids.pids[thread->process]));
     json_stream_key_text(json, "pid", buffer_text(&writer->name));
     json_stream_key(json, "tid");
-    json_stream_unsigned(json, thread->native_id != 0 ? thread->native_id : index);
+    json_stream_unsigned(json, writer->ids.tids[index]);
     put_key_ms(json, "processStartupTime", 0);
     json_stream_key(json, "processShutdownTime");
     json_stream_null(json);
@@ -332,13 +351,18 @@ static enum status put_thread_head(struct writer *writer, uint32_t index) {
 static enum status put_threads(struct writer *writer, const struct timeline *time, const struct timeline *memory) {
     static const char *const marker_columns[] = {"data", "name", "startTime", "endTime", "phase", "category"};
     struct json_stream *json = &writer->json;
+    size_t count = writer->profile->thread_count;
+    bool is_empty = time->starts[count] == 0 && memory->starts[count] == 0;
     json_stream_open_key(json, "threads", '[');
-    for (uint32_t i = 0; i < writer->profile->thread_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (!selection_has_thread(&writer->selection, i))
             continue;
         json_stream_open(json, '{');
         TRY(put_thread_head(writer, i));
-        put_table(writer, time, i, "samples");
+        if (is_empty)
+            put_no_samples(json, measure_unit(time->measure));
+        else
+            put_table(writer, time, i, "samples");
         if (memory->starts[i + 1] > memory->starts[i])
             put_table(writer, memory, i, "nativeAllocations");
         put_empty_table(json, "markers", marker_columns, 6);
@@ -380,8 +404,11 @@ enum status export_write_gecko(const struct profile *profile, const struct expor
     if (status == STATUS_OK)
         status = files_init(&writer.files, profile);
     if (status == STATUS_OK)
+        status = ids_init(&writer.ids, profile);
+    if (status == STATUS_OK)
         status = put_document(&writer);
     buffer_release(&writer.name);
+    ids_release(&writer.ids);
     files_release(&writer.files);
     functions_release(&writer.functions);
     selection_release(&writer.selection);

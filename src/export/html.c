@@ -197,7 +197,23 @@ static void put_functions(struct writer *writer) {
     json_stream_close(json, '}');
 }
 
-static void put_frames(struct writer *writer) {
+/* Without `all`, which the page itself can switch on and off. */
+static enum status put_classes(struct writer *writer) {
+    struct attribute_options options = {.thread = ATTRIBUTE_ANY, .process = ATTRIBUTE_ANY};
+    struct attribution attribution;
+    if (writer->options != NULL && writer->options->attribute != NULL)
+        options = *writer->options->attribute;
+    options.all = false;
+    TRY(attribute_profile(writer->profile, &options, &attribution, &writer->error));
+    json_stream_open_key(&writer->json, "class", '[');
+    for (size_t i = 0; i < writer->profile->stack_count; i++)
+        json_stream_unsigned(&writer->json, attribution.classes[i]);
+    json_stream_close(&writer->json, ']');
+    attribution_release(&attribution);
+    return STATUS_OK;
+}
+
+static enum status put_frames(struct writer *writer) {
     const struct profile *profile = writer->profile;
     struct json_stream *json = &writer->json;
     json_stream_open_key(json, "frames", '{');
@@ -219,7 +235,9 @@ static void put_frames(struct writer *writer) {
     for (size_t i = 0; i < profile->stack_count; i++)
         json_stream_unsigned(json, profile->stacks[i].frame);
     json_stream_close(json, ']');
+    TRY(put_classes(writer));
     json_stream_close(json, '}');
+    return STATUS_OK;
 }
 
 static enum status put_threads(struct writer *writer) {
@@ -446,13 +464,16 @@ static enum status put_data(struct writer *writer) {
     struct json_stream *json = &writer->json;
     json_stream_open(json, '{');
     TRY(put_meta(writer));
+    json_stream_key(json, "all");
+    json_stream_boolean(json, writer->options != NULL && writer->options->attribute != NULL &&
+                                  writer->options->attribute->all);
     json_stream_open_key(json, "measures", '[');
     each_measure(writer, visit_measure);
     json_stream_close(json, ']');
     put_strings(writer);
     put_files(writer);
     put_functions(writer);
-    put_frames(writer);
+    TRY(put_frames(writer));
     TRY(put_threads(writer));
     put_entries(writer);
     TRY(html_put_memory(json, writer->profile, writer->options, &writer->error));

@@ -1,6 +1,7 @@
 #include "export/names.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <time.h>
 
 static const char *kind_name(enum capture_frame_kind kind) {
@@ -32,11 +33,24 @@ enum status name_append_thread(struct buffer *buffer, const struct profile *prof
     return buffer_append_format(buffer, "%s (%" PRIu64 ")", which->name[0] != '\0' ? which->name : "?", id);
 }
 
+/* It is a title: of thousands of files the first ones are enough. */
+enum { COMMAND_MAX_BYTES = 4096 };
+
 enum status name_append_command(struct buffer *buffer, const struct profile_process *process) {
+    size_t room = COMMAND_MAX_BYTES;
     for (size_t i = 0; i < process->command_count; i++) {
+        const char *word = process->command[i];
+        size_t size_bytes = strlen(word);
         if (i > 0)
             TRY(buffer_append_char(buffer, ' '));
-        TRY(buffer_append_text(buffer, process->command[i]));
+        bool is_cut = size_bytes > room;
+        if (is_cut)
+            for (size_bytes = room; size_bytes > 0 && ((unsigned char)word[size_bytes] & 0xc0) == 0x80; size_bytes--) {
+            }
+        TRY(buffer_append(buffer, word, size_bytes));
+        if (is_cut)
+            return buffer_append_text(buffer, "…");
+        room -= size_bytes;
     }
     return STATUS_OK;
 }

@@ -116,13 +116,18 @@ static enum status put_value_type(struct writer *writer, uint32_t field, enum me
     return put_part(writer, field);
 }
 
+/* The default one always: pprof refuses a profile without any. */
+static bool has_type(const struct writer *writer, enum measure measure) {
+    return profile_has(writer->profile, measure) || measure == writer->main;
+}
+
 static enum status put_head(struct writer *writer) {
     const struct profile *profile = writer->profile;
     enum measure main = writer->main;
     uint64_t number;
     TRY(put_new_string(writer, "", &number));
     for (enum measure measure = 0; measure < MEASURE_SHOWN; measure++)
-        if (profile_has(profile, measure))
+        if (has_type(writer, measure))
             TRY(put_value_type(writer, PROFILE_SAMPLE_TYPE, measure));
     TRY(put_string(writer, type_name(main), &number));
     TRY(put_number(writer, PROFILE_DEFAULT_SAMPLE_TYPE, number));
@@ -221,7 +226,7 @@ static enum status put_sample(struct writer *writer, size_t entry) {
     TRY(append_packed(writer, SAMPLE_LOCATION));
     buffer_clear(&writer->packed);
     for (enum measure measure = 0; measure < MEASURE_SHOWN; measure++)
-        if (profile_has(profile, measure))
+        if (has_type(writer, measure))
             TRY(protobuf_append_varint(&writer->packed, profile_value(profile, entry, measure)));
     TRY(append_packed(writer, SAMPLE_VALUE));
     TRY(append_labels(writer, profile->entries[entry].thread));

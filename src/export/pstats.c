@@ -33,6 +33,7 @@ struct writer {
     struct functions functions;
     enum measure measure;
     struct sums *stacks;   /* by stack: self of it; total and samples with its callees */
+    struct sums frameless; /* of looks that saw no frame */
     uint32_t *first_child; /* by stack */
     uint32_t *next_child;
     uint32_t *edge_of;    /* by stack: the edge that leads to it */
@@ -60,6 +61,7 @@ static void add_entries(struct writer *writer) {
         sums->total += value;
         sums->samples += profile_value(profile, i, MEASURE_SAMPLES);
     }
+    writer->frameless = writer->stacks[0];
 }
 
 /* Callers have lower numbers than what they call. */
@@ -210,9 +212,23 @@ static void put_sums(struct writer *writer, const struct sums *sums) {
     put_float(writer->stream, (double)sums->total / scale);
 }
 
+static void put_frameless(struct writer *writer) {
+    if (writer->frameless.total == 0 && writer->frameless.samples == 0)
+        return;
+    put_tuple(writer->stream, 3);
+    put_text(writer->stream, "~");
+    put_int(writer->stream, 0);
+    put_text(writer->stream, "<no frames>");
+    put_tuple(writer->stream, 5);
+    put_sums(writer, &writer->frameless);
+    putc('{', writer->stream);
+    putc('0', writer->stream);
+}
+
 static void put_stats(struct writer *writer) {
     FILE *stream = writer->stream;
     putc('{', stream);
+    put_frameless(writer);
     for (uint32_t i = 1; i < writer->functions.count; i++) {
         if (writer->sums[i].total == 0 && writer->sums[i].samples == 0)
             continue;

@@ -19,6 +19,7 @@ struct writer {
     struct selection selection;
     uint32_t *frames; /* room for the deepest stack */
     struct buffer name;
+    size_t profile_count; /* written so far */
 };
 
 static void put_frames(struct writer *writer) {
@@ -93,6 +94,7 @@ static enum status put_thread(struct writer *writer, const struct timeline *time
     json_stream_key(json, "endValue");
     put_weight(json, sum, unit);
     json_stream_close(json, '}');
+    writer->profile_count++;
     return STATUS_OK;
 }
 
@@ -125,6 +127,21 @@ static enum status put_measure(struct writer *writer, enum measure measure) {
     return status;
 }
 
+/* Without any profile speedscope shows an error. */
+static void put_nothing(struct json_stream *json) {
+    json_stream_open(json, '{');
+    json_stream_key_text(json, "type", "sampled");
+    json_stream_key_text(json, "name", "nothing was measured");
+    json_stream_key_text(json, "unit", "none");
+    json_stream_open_key(json, "samples", '[');
+    json_stream_close(json, ']');
+    json_stream_open_key(json, "weights", '[');
+    json_stream_close(json, ']');
+    json_stream_key_integer(json, "startValue", 0);
+    json_stream_key_integer(json, "endValue", 0);
+    json_stream_close(json, '}');
+}
+
 static enum status put_profiles(struct writer *writer) {
     enum measure main = writer->main;
     json_stream_open_key(&writer->json, "profiles", '[');
@@ -134,6 +151,8 @@ static enum status put_profiles(struct writer *writer) {
     for (enum measure measure = 0; measure < MEASURE_SHOWN; measure++)
         if (measure != main && profile_has(writer->profile, measure))
             TRY(put_measure(writer, measure));
+    if (writer->profile_count == 0)
+        put_nothing(&writer->json);
     json_stream_close(&writer->json, ']');
     return STATUS_OK;
 }

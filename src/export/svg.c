@@ -30,6 +30,8 @@ static void put_text(FILE *stream, const char *text, size_t size_bytes) {
             fputs("&lt;", stream);
         else if (byte == '&')
             fputs("&amp;", stream);
+        else if (byte == '>')
+            fputs("&gt;", stream); /* for "]]>" */
         else if (byte == '"')
             fputs("&quot;", stream);
         else if (byte < ' ' || byte == 0x7f)

@@ -66,6 +66,7 @@ enum status timeline_init(struct timeline *timeline, const struct selection *sel
     timeline->selection = selection;
     timeline->measure = measure;
     timeline->separate = false;
+    timeline->of_cpu = false;
     timeline->in_order = in_order && profile->samples != NULL && profile->sample_count > 0 && !profile->samples_cut &&
                          profile->sample_count < UINT32_MAX && samples_have(profile, measure, &timeline->of_cpu);
     size_t count = timeline->in_order ? profile->sample_count : profile->entry_count;
@@ -116,11 +117,11 @@ static void span_at(const struct timeline *timeline, size_t place, uint64_t end_
         span_of_entry(timeline, number, end_ns, span);
 }
 
-/* A sample stands for the time since the one before, so one run of a stack has hardly a gap: a longer one is time that
- * nobody saw, or in which the thread did not run. */
-static bool touches(const struct span *span, const struct span *next) {
-    uint64_t gap = next->start_ns - (span->start_ns + span->length_ns);
-    return gap <= next->length_ns / 2;
+/* A sample stands for the time since the one before. On the wall clock there is no gap then but for the rounding of
+ * times; a sample of CPU time is shorter by what the thread had to wait for a CPU. */
+bool timeline_touches(const struct timeline *timeline, uint64_t end_ns, const struct span *next) {
+    enum { OF_CPU = 2, OF_WALL = 16 };
+    return next->start_ns <= end_ns + next->length_ns / (timeline->of_cpu ? OF_CPU : OF_WALL);
 }
 
 bool timeline_next(const struct timeline *timeline, uint32_t thread, struct timeline_cursor *cursor,
@@ -133,7 +134,8 @@ bool timeline_next(const struct timeline *timeline, uint32_t thread, struct time
     while (place < end && !timeline->separate) {
         struct span next;
         span_at(timeline, place, span->start_ns + span->length_ns, &next);
-        if (next.stack != span->stack || next.run != span->run || !touches(span, &next))
+        if (next.stack != span->stack || next.run != span->run ||
+            !timeline_touches(timeline, span->start_ns + span->length_ns, &next))
             break;
         span->length_ns = next.start_ns + next.length_ns - span->start_ns;
         span->weight += next.weight;

@@ -36,6 +36,9 @@ struct timeline_cursor {
     uint64_t end_ns; /* of the last span */
 };
 
+/* Whether a span goes on where the one before ended; if not, nobody saw the time between them, or the thread did
+ * something that is not shown, such as waiting. */
+bool timeline_touches(const struct timeline *timeline, uint64_t end_ns, const struct span *next);
 bool timeline_next(const struct timeline *timeline, uint32_t thread, struct timeline_cursor *cursor, struct span *span);
 
 #endif

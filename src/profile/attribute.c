@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a frame is to this attribution. A stack is charged to its innermost frame of the highest class in it. */
-enum frame_class { FRAME_HIDDEN, FRAME_NATIVE, FRAME_IMPORT, FRAME_LIBRARY, FRAME_USER };
-
 struct row_table {
     struct attribute_row *rows;
     size_t count, capacity;
@@ -29,6 +26,7 @@ struct work {
     uint8_t *frame_class;
     uint32_t *charged; /* stack -> the stack whose innermost frame has its self; 0: none */
     uint8_t *class;    /* stack -> its innermost frame's class, called as it is there */
+    uint8_t *visible;  /* the same of its innermost frame that is not hidden: C between two frames has none */
     uint8_t *best;     /* stack -> the highest class in it */
     uint64_t *sums;    /* stack × measure -> of it and the stacks below it that count alike */
     uint32_t *taken;   /* the same: the measures that were taken of their processes */
@@ -137,19 +135,19 @@ static enum status make_rows(struct work *work, struct row_table *table, bool is
 static uint8_t class_of(const struct work *work, uint32_t stack) {
     const struct profile_stack *stacks = work->profile->stacks;
     uint8_t class = work->frame_class[stacks[stack].frame];
-    uint32_t parent = stacks[stack].parent;
-    bool is_called_by_library = parent != 0 ? work->class[parent] == FRAME_LIBRARY : work->library_runs_strings;
-    if (class != FRAME_USER || !is_called_by_library)
+    if (class != FRAME_USER || work->visible[stacks[stack].parent] != FRAME_LIBRARY)
         return class;
     return strcmp(work->profile->frames[stacks[stack].frame].file, "<string>") == 0 ? FRAME_LIBRARY : FRAME_USER;
 }
 
 /* Down the tree: the innermost frame at or above each stack that is of the highest class there. */
 static void charge_stacks(struct work *work) {
+    work->visible[0] = work->library_runs_strings ? FRAME_LIBRARY : FRAME_HIDDEN;
     for (uint32_t i = 1; i < work->profile->stack_count; i++) {
         uint32_t parent = work->profile->stacks[i].parent;
         uint8_t class = class_of(work, i);
         work->class[i] = class;
+        work->visible[i] = class != FRAME_HIDDEN ? class : work->visible[parent];
         work->best[i] = class > work->best[parent] ? class : work->best[parent];
         work->charged[i] = class != FRAME_HIDDEN && class == work->best[i] ? i : work->charged[parent];
     }
@@ -333,6 +331,7 @@ static bool allocate(struct work *work) {
     work->frame_class = calloc(profile->frame_count, sizeof work->frame_class[0]);
     work->charged = calloc(profile->stack_count, sizeof work->charged[0]);
     work->class = calloc(profile->stack_count, sizeof work->class[0]);
+    work->visible = calloc(profile->stack_count, sizeof work->visible[0]);
     work->best = calloc(profile->stack_count, sizeof work->best[0]);
     work->sums = calloc(profile->stack_count, ((size_t)work->measure_count + 1) * sizeof work->sums[0]);
     work->taken = calloc(profile->stack_count, sizeof work->taken[0]);
@@ -340,9 +339,9 @@ static bool allocate(struct work *work) {
     work->next_sibling = calloc(profile->stack_count, sizeof work->next_sibling[0]);
     work->result->threads = calloc(profile->thread_count + 1, sizeof work->result->threads[0]);
     work->result->processes = calloc(profile->process_count + 1, sizeof work->result->processes[0]);
-    return work->frame_class != NULL && work->charged != NULL && work->class != NULL && work->best != NULL &&
-           work->sums != NULL && work->taken != NULL && work->first_child != NULL && work->next_sibling != NULL &&
-           work->result->threads != NULL && work->result->processes != NULL;
+    return work->frame_class != NULL && work->charged != NULL && work->class != NULL && work->visible != NULL &&
+           work->best != NULL && work->sums != NULL && work->taken != NULL && work->first_child != NULL &&
+           work->next_sibling != NULL && work->result->threads != NULL && work->result->processes != NULL;
 }
 
 static void release_rows(struct row_table *table) {
@@ -366,6 +365,8 @@ static enum status attribute(struct work *work) {
     count_totals(work);
     finish_rows(&work->lines, &work->result->lines, &work->result->line_count);
     finish_rows(&work->functions, &work->result->functions, &work->result->function_count);
+    work->result->classes = work->class;
+    work->class = NULL;
     return native_finish(&work->natives, profile_has(work->profile, MEASURE_CPU_NATIVE_NS), work->result);
 }
 
@@ -377,6 +378,7 @@ enum status attribute_profile(const struct profile *profile, const struct attrib
     free(work.frame_class);
     free(work.charged);
     free(work.class);
+    free(work.visible);
     free(work.best);
     free(work.sums);
     free(work.taken);
@@ -399,6 +401,7 @@ void attribution_release(struct attribution *attribution) {
     free(attribution->natives);
     free(attribution->native_functions);
     line_memory_release(&attribution->memory);
+    free(attribution->classes);
     free(attribution->threads);
     free(attribution->processes);
     *attribution = (struct attribution){0};

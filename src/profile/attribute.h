@@ -49,6 +49,10 @@ struct attribute_native {
     uint64_t self[MEASURE_COUNT];
 };
 
+/* What a frame is to an attribution. A stack is charged to its innermost frame of the highest class in it; with `all`
+ * what is above FRAME_NATIVE is one class. */
+enum frame_class { FRAME_HIDDEN, FRAME_NATIVE, FRAME_IMPORT, FRAME_LIBRARY, FRAME_USER };
+
 struct attribution {
     struct attribute_row *lines; /* one for each file × line */
     size_t line_count;
@@ -62,6 +66,7 @@ struct attribution {
     uint64_t sums[MEASURE_COUNT];         /* of all lines' self */
     uint64_t left_out[MEASURE_COUNT];     /* of stacks that `only` and `exclude` left nothing of, and of empty stacks */
     uint32_t left_out_taken;              /* bit by measure, as in the rows */
+    uint8_t *classes;                     /* by stack index, enum frame_class of its innermost frame as called there */
     uint64_t (*threads)[MEASURE_COUNT];   /* by thread index, of what was counted */
     uint64_t (*processes)[MEASURE_COUNT]; /* by process index, of what was counted */
 };

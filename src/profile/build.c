@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_FACTS = 1000 };
+
 uint64_t saturating_add(uint64_t left, uint64_t right) {
     return left > UINT64_MAX - right ? UINT64_MAX : left + right;
 }
@@ -104,12 +106,27 @@ static enum status copy_texts(struct profile *profile, const struct capture_text
     return STATUS_OK;
 }
 
+static enum status note_library(struct profile *profile, struct capture_text text) {
+    struct profile_builder *builder = profile->builder;
+    const char *library = NULL;
+    TRY(profile_intern_text(profile, text, &library));
+    /* Interned texts are equal when their addresses are. */
+    struct digest key = digest_of(&library, sizeof library);
+    if (digest_map_get(&builder->library_index, key) != 0)
+        return STATUS_OK;
+    TRY(builder_reserve((void **)&builder->libraries, builder->library_count, &builder->library_capacity,
+                        sizeof builder->libraries[0]));
+    TRY(digest_map_set(&builder->library_index, key, 1));
+    builder->libraries[builder->library_count++] = library;
+    return STATUS_OK;
+}
+
 enum status builder_set_process(struct profile *profile, uint32_t index, const struct capture_process *process) {
     struct profile_process *set = &profile->processes[index];
     const char **command = NULL;
-    const char **libraries = NULL;
     TRY(copy_texts(profile, process->command, process->command_count, &command));
-    TRY(copy_texts(profile, process->libraries, process->library_count, &libraries));
+    for (size_t i = 0; i < process->library_count; i++)
+        TRY(note_library(profile, process->libraries[i]));
     set->pid = process->pid;
     set->parent_pid = process->parent_pid;
     set->command = command;
@@ -121,8 +138,6 @@ enum status builder_set_process(struct profile *profile, uint32_t index, const s
     set->rate_hz = (double)process->rate_millihertz / 1000;
     set->start_unix_ns = process->start_unix_ns;
     set->start_ns = process->start_ns;
-    set->libraries = libraries;
-    set->library_count = process->library_count;
     return STATUS_OK;
 }
 
@@ -150,6 +165,9 @@ enum status profile_append_thread(struct profile *profile, const struct capture_
                         sizeof profile->threads[0]));
     profile->threads[profile->thread_count] = (struct profile_thread){0};
     TRY(builder_set_thread(profile, (uint32_t)profile->thread_count, thread));
+    struct digest process = digest_of_pair(thread->process, 0);
+    if (digest_map_get(&profile->builder->first_threads, process) == 0)
+        TRY(digest_map_set(&profile->builder->first_threads, process, (uint32_t)profile->thread_count + 1));
     *index = (uint32_t)profile->thread_count++;
     return STATUS_OK;
 }
@@ -158,6 +176,8 @@ enum status builder_append_fact(struct profile *profile, struct capture_text key
     struct profile_fact fact;
     TRY(profile_intern_text(profile, key, &fact.key));
     TRY(profile_intern_text(profile, value, &fact.value));
+    if (profile->fact_count == MAX_FACTS)
+        return STATUS_OK;
     /* Each epoch says it again. */
     for (size_t i = 0; i < profile->fact_count; i++)
         if (profile->facts[i].key == fact.key)

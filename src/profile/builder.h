@@ -8,6 +8,17 @@
 #include "profile/build.h"
 #include "profile/held.h"
 
+/* The memory of a process that may exec, and be one program after the other. */
+struct memory_program {
+    uint64_t exec_count; /* of the present one; */
+    uint64_t peak_bytes; /* its highest, which the columns are of */
+    uint64_t lost_records;
+    uint64_t kept_peak_bytes; /* the highest of all before it, which kept_peaks are of */
+    uint64_t lost_before;
+};
+
+enum { PEAK_MEASURES = 2 };
+
 struct profile_builder {
     struct arena arena;      /* texts, and lists of them */
     struct digest_map texts; /* content -> index in text_list + 1 */
@@ -18,8 +29,18 @@ struct profile_builder {
     size_t frame_capacity, stack_capacity, entry_capacity;
     size_t process_capacity, thread_capacity, sample_capacity, fact_capacity;
     bool samples_unsorted;
-    struct digest_map allocators; /* process × stack -> thread + 1 */
+    /* Of all processes together, each once: thousands of them tell of the same few. */
+    const char **libraries;
+    size_t library_count, library_capacity;
+    struct digest_map library_index; /* -> 1 */
+    struct digest_map first_threads; /* process -> its first thread + 1 */
+    struct digest_map allocators;    /* process × stack -> thread + 1 */
     struct held_watch held;
+    struct memory_program *programs; /* by process; fewer where the others have none */
+    size_t program_count, program_capacity;
+    uint64_t program_steps;              /* that their beginnings took */
+    uint64_t *kept_peaks[PEAK_MEASURES]; /* by entry; fewer where the others are 0 */
+    size_t kept_count;
 };
 
 /* Texts here are interned ones; qualname may be "". */

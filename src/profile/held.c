@@ -41,6 +41,27 @@ static void add(int64_t *sum, int64_t amount) {
     *sum = (int64_t)((uint64_t)*sum + (uint64_t)amount);
 }
 
+static enum status mark_changed(struct held_watch *watch, struct held_path *path) {
+    if (path->is_changed)
+        return STATUS_OK;
+    TRY(builder_reserve((void **)&watch->changed, watch->changed_count, &watch->changed_capacity,
+                        sizeof watch->changed[0]));
+    watch->changed[watch->changed_count++] = (uint32_t)(path - watch->paths);
+    path->is_changed = true;
+    return STATUS_OK;
+}
+
+enum status held_watch_forget(struct held_watch *watch, uint32_t process) {
+    for (size_t i = 0; i < watch->path_count; i++) {
+        struct held_path *path = &watch->paths[i];
+        if (path->process != process)
+            continue;
+        TRY(mark_changed(watch, path));
+        path->now_bytes = path->now_count = path->now_variance = 0;
+    }
+    return STATUS_OK;
+}
+
 enum status held_watch_change(struct held_watch *watch, uint32_t process, uint32_t stack, enum measure measure,
                               int64_t amount) {
     struct held_path *path = NULL;
@@ -49,12 +70,7 @@ enum status held_watch_change(struct held_watch *watch, uint32_t process, uint32
     TRY(find_path(watch, process, stack, &path));
     if (path == NULL)
         return STATUS_OK;
-    if (!path->is_changed) {
-        TRY(builder_reserve((void **)&watch->changed, watch->changed_count, &watch->changed_capacity,
-                            sizeof watch->changed[0]));
-        watch->changed[watch->changed_count++] = (uint32_t)(path - watch->paths);
-        path->is_changed = true;
-    }
+    TRY(mark_changed(watch, path));
     add(measure == MEASURE_LIVE_BYTES   ? &path->now_bytes
         : measure == MEASURE_LIVE_COUNT ? &path->now_count
                                         : &path->now_variance,

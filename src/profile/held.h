@@ -38,6 +38,8 @@ void held_watch_release(struct held_watch *watch);
  * business. */
 enum status held_watch_change(struct held_watch *watch, uint32_t process, uint32_t stack, enum measure measure,
                               int64_t amount) MUST_USE;
+/* Nothing is live any more of what the process had: it has exec'd. */
+enum status held_watch_forget(struct held_watch *watch, uint32_t process) MUST_USE;
 /* All changes of a process up to a time have been told. `first_point_ns`: since the tick before, its footprint was
  * first seen to change then. */
 enum status held_watch_tick(struct held_watch *watch, uint32_t process, uint64_t first_point_ns,

@@ -55,10 +55,9 @@ static bool is_library_path(const struct profile *profile, const char *path) {
             return true;
     if (*path == '\0' || has_folder_of_packages(path) || is_in_standard_library(path))
         return true;
-    for (size_t p = 0; p < profile->process_count; p++)
-        for (size_t i = 0; i < profile->processes[p].library_count; i++)
-            if (is_inside(path, profile->processes[p].libraries[i]))
-                return true;
+    for (size_t i = 0; i < profile->builder->library_count; i++)
+        if (is_inside(path, profile->builder->libraries[i]))
+            return true;
     return false;
 }
 

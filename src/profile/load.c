@@ -22,6 +22,7 @@ struct loader {
     struct map threads;
     bool has_start;
     uint64_t start_ns; /* of the capture's first process: the profile's time line begins there */
+    bool has_times;    /* something was told on that time line */
     struct capture_sample last;
     bool has_last;
 };
@@ -87,7 +88,8 @@ static enum status on_stack(void *context, uint32_t id, uint32_t parent, uint32_
     return append_id(&loader->stacks, index);
 }
 
-static uint64_t on_time_line(const struct loader *loader, uint64_t time_ns) {
+static uint64_t on_time_line(struct loader *loader, uint64_t time_ns) {
+    loader->has_times = true;
     return time_ns > loader->start_ns ? time_ns - loader->start_ns : 0;
 }
 
@@ -103,11 +105,15 @@ static enum status on_process(void *context, const struct capture_process *proce
     struct capture_process shifted = *process;
     uint64_t known = 0;
     uint32_t index = 0;
-    if (!loader->has_start)
+    bool is_known = map_get(&loader->processes, process->process, &known);
+    /* Who looks from inside began earlier than who looked from outside and told of it first. */
+    bool is_earlier =
+        !loader->has_times && is_known && loader->processes.count == 1 && process->start_ns < loader->start_ns;
+    if (!loader->has_start || is_earlier)
         loader->start_ns = process->start_ns;
     loader->has_start = true;
-    shifted.start_ns = on_time_line(loader, process->start_ns);
-    if (map_get(&loader->processes, process->process, &known))
+    shifted.start_ns = process->start_ns > loader->start_ns ? process->start_ns - loader->start_ns : 0;
+    if (is_known)
         return builder_set_process(loader->profile, (uint32_t)known, &shifted);
     TRY(profile_append_process(loader->profile, &shifted, &index));
     return map_set(&loader->processes, process->process, index);
@@ -154,6 +160,11 @@ static enum status on_thread_end(void *context, uint32_t id, uint64_t time_ns) {
     return STATUS_OK;
 }
 
+/* A capture that has no end, or not yet, has no counters either, but it has the samples. What it does say counts. */
+static void count_look(struct loader *loader, uint32_t thread) {
+    loader->profile->processes[loader->profile->threads[thread].process].counters.taken++;
+}
+
 /* The agent looks at a thread once at one instant; the look may come in parts. */
 static bool is_part(const struct loader *loader, const struct capture_sample *sample) {
     const struct profile_thread *thread = &loader->profile->threads[index_in(&loader->threads, sample->thread)];
@@ -164,17 +175,19 @@ static bool is_part(const struct loader *loader, const struct capture_sample *sa
 static enum status on_sample(void *context, const struct capture_sample *sample) {
     struct loader *loader = context;
     struct capture_sample mapped = *sample;
+    bool keep = loader->options.with_samples && loader->profile->sample_count < loader->options.max_samples;
+    bool continues = is_part(loader, sample);
+    loader->last = *sample;
+    loader->has_last = true;
+    mapped.thread = index_in(&loader->threads, sample->thread);
+    if (!continues)
+        count_look(loader, mapped.thread);
     if (loader->options.without_idle && sample->run == CAPTURE_IDLE)
         return STATUS_OK;
-    bool keep = loader->options.with_samples && loader->profile->sample_count < loader->options.max_samples;
-    mapped.thread = index_in(&loader->threads, sample->thread);
     mapped.stack = loader->stacks.ids[sample->stack];
     mapped.time_ns = on_time_line(loader, sample->time_ns);
     if (loader->options.with_samples && !keep)
         loader->profile->samples_cut = true;
-    bool continues = is_part(loader, sample);
-    loader->last = *sample;
-    loader->has_last = true;
     return builder_add_sample(loader->profile, &mapped, keep, continues);
 }
 
@@ -203,8 +216,10 @@ static enum status on_event(void *context, const struct capture_event *event) {
     uint64_t time_ns = on_time_line(loader, event->time_ns);
     builder_note_time(loader->profile, process, time_ns);
     /* Who was seen to wait was seen; what was allocated is told later. */
-    if (event->value_count > 0 && event->values[0].measure == MEASURE_WAIT_NS)
+    if (event->value_count > 0 && event->values[0].measure == MEASURE_WAIT_NS) {
         builder_note_look(loader->profile, process, loader->stacks.ids[event->stack], time_ns);
+        count_look(loader, thread);
+    }
     for (size_t i = 0; i < event->value_count; i++)
         TRY(add_event_value(loader, event, thread, &event->values[i]));
     return STATUS_OK;

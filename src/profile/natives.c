@@ -6,7 +6,8 @@
 #include <string.h>
 
 bool native_is_known(const struct profile_frame *frame) {
-    return frame->kind == CAPTURE_FRAME_NATIVE && *frame->file != '\0';
+    /* <startup> and its like, which stand for no function, are files of their own names, so as to be charged to. */
+    return frame->kind == CAPTURE_FRAME_NATIVE && *frame->file != '\0' && frame->file != frame->function;
 }
 
 enum status native_find(struct native_table *table, const struct profile_frame *frame, const char *file, int32_t line,

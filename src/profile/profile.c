@@ -102,10 +102,16 @@ static void free_builder(struct profile_builder *builder) {
     digest_map_release(&builder->frames);
     digest_map_release(&builder->stacks);
     digest_map_release(&builder->entries);
+    digest_map_release(&builder->library_index);
+    digest_map_release(&builder->first_threads);
     digest_map_release(&builder->allocators);
     buffer_release(&builder->safe);
     held_watch_release(&builder->held);
+    for (size_t i = 0; i < PEAK_MEASURES; i++)
+        free(builder->kept_peaks[i]);
+    free(builder->programs);
     free(builder->text_list);
+    free(builder->libraries);
     free(builder);
 }
 
@@ -175,7 +181,8 @@ uint64_t profile_margin(const uint64_t row[MEASURE_COUNT], enum measure measure)
      * for. */
     double squares = (double)row[variance];
     double one = row[measure] > 0 ? NINETEEN_OF_TWENTY * squares / ((double)row[measure] / 1024) : 0;
-    return (uint64_t)(NINETEEN_OF_TWENTY * 1024 * square_root(squares + one * one));
+    double margin = NINETEEN_OF_TWENTY * 1024 * square_root(squares + one * one);
+    return margin < 0x1p64 ? (uint64_t)margin : UINT64_MAX;
 }
 
 enum measure profile_main_measure(const struct profile *profile) {

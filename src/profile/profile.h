@@ -102,8 +102,6 @@ struct profile_process {
     bool ended;             /* before sampling did */
     int32_t wait_status;    /* as wait(2) gives it; -1: not known */
     struct capture_counters counters;
-    const char **libraries;
-    size_t library_count;
     struct profile_memory memory;
     uint32_t taken; /* bit by measure: profile_process_has */
 };

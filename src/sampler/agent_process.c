@@ -89,6 +89,7 @@ enum status agent_process_new(const char *name, struct agent_region *region, con
         .free_threaded = facts->free_threaded != 0,
         .start_ns = start_ns,
         .start_unix_ns = clock_unix_ns() - (now_ns - start_ns),
+        .counters = &made->counters,
     };
     look_at_process(made, origin->code_files);
     *result = made;

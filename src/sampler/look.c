@@ -64,6 +64,13 @@ static enum status describe_thread(void *context, const struct interp *interp, c
     return STATUS_OK;
 }
 
+/* While nothing moves, what was read stays true. */
+static void forget_objects(void *context) {
+    struct looker *looker = context;
+    if (!looker->options->blocking)
+        memory_pages_clear(&looker->pages);
+}
+
 /* Threads that CPython does not know: those of native libraries. */
 static enum status add_native_threads(struct looker *looker) {
     for (size_t i = 0; i < looker->system.count; i++) {
@@ -129,7 +136,7 @@ static enum status open_target(struct looker *looker, struct error *error) {
 
 static enum status look_inside(struct looker *looker) {
     TRY(native_ids_init(&looker->native_ids, looker->process, &looker->system));
-    const struct look_system system = {describe_thread, looker, find_asyncio(looker)};
+    const struct look_system system = {describe_thread, forget_objects, looker, find_asyncio(looker)};
     TRY(look_python_take(&looker->runtime, looker->options, &looker->budget, &system, looker->look));
     TRY(add_native_threads(looker));
     return sort_threads(looker->look);

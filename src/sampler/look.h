@@ -94,6 +94,7 @@ struct look {
     struct look_thread *threads; /* the main thread first, then in the order of their birth */
     size_t thread_count;
     size_t thread_capacity;
+    bool threads_complete; /* false: a list of threads or interpreters changed at every attempt to read it */
     /* In the order of their threads, then oldest first; when they were asked for. */
     struct look_task *tasks;
     size_t task_count;

@@ -2,6 +2,7 @@
 #include "sampler/look_async_parts.h"
 
 #include "base/array.h"
+#include "cpython/state_list.h"
 
 #include <stdlib.h>
 
@@ -79,37 +80,30 @@ static enum status read_thread(struct look_async_gatherer *gatherer) {
 }
 
 /* CPython's list of threads begins with the newest; the tasks of the oldest come first in the look. */
-static enum status read_interpreter(struct look_async_gatherer *gatherer, const struct interp *interp) {
-    struct look_async_list states = {0};
-    enum status status = STATUS_OK;
-    remote_addr address = interp->threads_head;
-    gatherer->interpreter = interp->id;
-    for (size_t i = 0; address != 0 && i < MAX_THREADS && status == STATUS_OK; i++) {
-        struct thread_state state;
-        if (thread_state_read(gatherer->runtime, address, &state) != STATUS_OK || state.interp != interp->address)
-            break;
-        status = look_async_list_add(&states, address);
-        address = state.next;
-    }
-    for (size_t i = states.count; i-- > 0 && status == STATUS_OK;)
-        if (thread_state_read(gatherer->runtime, states.items[i], &gatherer->thread) == STATUS_OK)
-            status = read_thread(gatherer);
-    free(states.items);
-    TRY(status);
+static enum status read_interpreter(struct look_async_gatherer *gatherer, remote_addr address,
+                                    struct state_list *states) {
+    struct interp interp;
+    if (interp_read(gatherer->runtime, address, &interp) != STATUS_OK)
+        return STATUS_OK;
+    TRY(state_list_read_threads(gatherer->runtime, address, states));
+    gatherer->complete &= states->complete;
+    gatherer->interpreter = interp.id;
+    for (size_t i = states->count; i-- > 0;)
+        if (thread_state_read(gatherer->runtime, states->items[i], &gatherer->thread) == STATUS_OK &&
+            gatherer->thread.interp == address)
+            TRY(read_thread(gatherer));
     /* The tasks of threads that have ended. */
     gatherer->thread = (struct thread_state){0};
-    return read_list(gatherer, interp->address + gatherer->layout.interp.tasks_head);
+    return read_list(gatherer, address + gatherer->layout.interp.tasks_head);
 }
 
 enum status look_async_read_tasks(struct look_async_gatherer *gatherer) {
-    remote_addr address = 0;
-    TRY(interp_first(gatherer->runtime, &address));
-    for (size_t i = 0; address != 0 && i < MAX_INTERPRETERS; i++) {
-        struct interp interp;
-        if (interp_read(gatherer->runtime, address, &interp) != STATUS_OK)
-            break;
-        address = interp.next;
-        TRY(read_interpreter(gatherer, &interp));
-    }
-    return STATUS_OK;
+    struct state_list interps = {0}, states = {0};
+    enum status status = state_list_read_interps(gatherer->runtime, &interps);
+    gatherer->complete &= interps.complete;
+    for (size_t i = 0; i < interps.count && status == STATUS_OK; i++)
+        status = read_interpreter(gatherer, interps.items[i], &states);
+    state_list_release(&interps);
+    state_list_release(&states);
+    return status;
 }

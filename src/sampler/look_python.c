@@ -4,6 +4,7 @@
 #include "base/map.h"
 #include "cpython/locals.h"
 #include "cpython/repr.h"
+#include "cpython/state_list.h"
 #include "sampler/look_async.h"
 #include "unwind/python_stack.h"
 
@@ -35,7 +36,10 @@ struct taker {
     struct code_cache codes;
     struct stack_reader stacks;
     struct python_stack stack;
-    struct map seen; /* interpreters and threads: a list that bites its own tail ends there */
+    struct state_list interp_list;
+    struct state_list thread_list;
+    struct map seen;       /* interpreters and threads: what two lists claim to have is of the first */
+    struct map thread_ids; /* of this interpreter: whose state has which */
     size_t frame_count;
     struct interp interp; /* the one being read */
     struct thread_names names;
@@ -158,17 +162,27 @@ static enum status describe_thread(struct taker *taker, const struct thread_stat
     return taker->system->describe(taker->system->context, interp, state, name, thread);
 }
 
+static void forget_objects(const struct taker *taker) {
+    if (taker->options->with_locals && taker->system != NULL)
+        taker->system->forget_objects(taker->system->context);
+}
+
 static enum status take_thread(struct taker *taker, struct thread_state *state) {
     struct look_thread *thread = NULL;
     TRY(look_add_thread(taker->look, &thread));
     TRY(describe_thread(taker, state, thread));
     enum status status = python_stack_read(&taker->stacks, state, MAX_ATTEMPTS, &taker->stack);
+    bool doubtful = taker->stack.count == 0 || !taker->stack.consistent;
+    if (status == STATUS_OK && doubtful &&
+        !state_list_still_has_thread(taker->runtime, taker->interp.address, state->address))
+        status = STATUS_TORN;
     if (status != STATUS_OK && status != STATUS_FAILED) {
         /* The thread ended meanwhile. */
         taker->look->thread_count--;
         return status == STATUS_NO_PROCESS ? status : STATUS_OK;
     }
     TRY(status);
+    forget_objects(taker);
     return fill_frames(taker, thread);
 }
 
@@ -188,22 +202,61 @@ static enum status meet(struct taker *taker, remote_addr address, bool *first) {
     return *first ? map_set(&taker->seen, address, 1) : STATUS_OK;
 }
 
+/* The thread that has an id is the oldest that claims to have it. */
+static enum status note_thread_ids(struct taker *taker) {
+    const struct state_list *list = &taker->thread_list;
+    map_clear(&taker->thread_ids);
+    for (size_t i = 0; i < list->count; i++) {
+        struct thread_state state;
+        enum status status = thread_state_read(taker->runtime, list->items[i], &state);
+        if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+            return status;
+        if (status == STATUS_OK && state.thread_id != 0)
+            TRY(map_set(&taker->thread_ids, state.thread_id, state.address));
+    }
+    return STATUS_OK;
+}
+
+/* A state that is made for a thread which has not begun: up to 3.11 it has the ids of the thread that makes it
+ * (Modules/_threadmodule.c, Python/pystate.c), later none. */
+static bool is_unborn(const struct taker *taker, const struct thread_state *state) {
+    uint64_t owner = 0;
+    if (state->thread_id == 0)
+        return true;
+    return state->frame == 0 && map_get(&taker->thread_ids, state->thread_id, &owner) && owner != state->address;
+}
+
+static enum status take_listed_thread(struct taker *taker, remote_addr address) {
+    struct thread_state state;
+    bool is_new = false;
+    TRY(meet(taker, address, &is_new));
+    if (!is_new)
+        return STATUS_OK;
+    enum status status = thread_state_read(taker->runtime, address, &state);
+    if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+        return status;
+    if (status != STATUS_OK || state.interp != taker->interp.address || is_unborn(taker, &state))
+        return STATUS_OK;
+    return take_thread(taker, &state);
+}
+
+/* The list was read to its end first: reading a stack takes longer than some threads live. The newest are looked at
+ * first, for they are mostly those. */
+static enum status take_threads(struct taker *taker) {
+    struct state_list *list = &taker->thread_list;
+    TRY(state_list_read_threads(taker->runtime, taker->interp.address, list));
+    taker->look->threads_complete &= list->complete;
+    TRY(note_thread_ids(taker));
+    for (size_t i = 0; i < list->count && taker->look->thread_count < MAX_THREADS; i++)
+        TRY(take_listed_thread(taker, list->items[i]));
+    return STATUS_OK;
+}
+
 static enum status take_interpreter(struct taker *taker) {
     size_t first = taker->look->thread_count;
     TRY(append_interpreter(taker));
     TRY(thread_names_read(taker->runtime, &taker->interp, NULL, &taker->look->arena, &taker->names));
-    remote_addr address = taker->interp.threads_head;
-    while (address != 0 && taker->look->thread_count < MAX_THREADS) {
-        struct thread_state state;
-        bool is_new = false;
-        TRY(meet(taker, address, &is_new));
-        /* A list that breaks under our hands costs the threads behind the break. */
-        if (!is_new || thread_state_read(taker->runtime, address, &state) != STATUS_OK ||
-            state.interp != taker->interp.address)
-            break;
-        address = state.next;
-        TRY(take_thread(taker, &state));
-    }
+    TRY(take_threads(taker));
     /* The first interpreter found may have none yet. */
     if (taker->look->thread_count > first)
         oldest_first(taker->look->threads + first, taker->look->thread_count - first);
@@ -211,20 +264,23 @@ static enum status take_interpreter(struct taker *taker) {
 }
 
 static enum status take_interpreters(struct taker *taker) {
-    remote_addr address = 0;
-    TRY(interp_first(taker->runtime, &address));
-    while (address != 0 && taker->look->interpreter_count < MAX_INTERPRETERS) {
+    struct state_list *list = &taker->interp_list;
+    TRY(state_list_read_interps(taker->runtime, list));
+    taker->look->threads_complete = list->complete;
+    for (size_t i = 0; i < list->count; i++) {
         bool is_new = false;
-        TRY(meet(taker, address, &is_new));
-        if (!is_new || interp_read(taker->runtime, address, &taker->interp) != STATUS_OK)
-            break;
-        address = taker->interp.next;
-        TRY(take_interpreter(taker));
+        TRY(meet(taker, list->items[i], &is_new));
+        enum status status = is_new ? interp_read(taker->runtime, list->items[i], &taker->interp) : STATUS_NOT_FOUND;
+        if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
+            return status;
+        if (status == STATUS_OK)
+            TRY(take_interpreter(taker));
     }
     return STATUS_OK;
 }
 
 static enum status fill_task_frame(void *context, const struct stack_frame *from, struct look_frame *to) {
+    forget_objects(context);
     return fill_frame(context, from, to);
 }
 
@@ -263,5 +319,8 @@ enum status look_python_take(struct runtime *runtime, const struct look_options 
     stack_reader_release(&taker.stacks);
     python_stack_release(&taker.stack);
     map_release(&taker.seen);
+    map_release(&taker.thread_ids);
+    state_list_release(&taker.interp_list);
+    state_list_release(&taker.thread_list);
     return status;
 }

@@ -13,6 +13,8 @@
 struct look_system {
     enum status (*describe)(void *context, const struct interp *interp, const struct thread_state *state,
                             const struct thread_name *name, struct look_thread *thread);
+    /* Called before the variables of a stack are read, which are of a later moment than what was read until then. */
+    void (*forget_objects)(void *context);
     void *context;
     remote_addr asyncio_debug; /* where asyncio describes itself; 0 when it is not loaded */
 };

@@ -34,9 +34,10 @@ struct roster_process {
     struct sampled_process merged; /* what the sink sees */
     struct sampled_process *sides[SIDES];
     bool seen[SIDES];
-    bool missed; /* told of */
-    bool asked;  /* whether the agent's library is there */
-    struct sample_counters counters[SIDES];
+    bool missed;                            /* told of */
+    bool asked;                             /* whether the agent's library is there */
+    struct sample_counters counters[SIDES]; /* of those that have ended; a process that execs is one after the other */
+    struct sample_counters sum;             /* with those that go on */
     struct roster_thread **threads;
     size_t thread_count, thread_capacity;
     struct map by_native_id; /* -> struct roster_thread, the last with that id */
@@ -223,13 +224,25 @@ static void note_status(struct roster *roster, struct sampled_process *process) 
     (void)map_remove(&roster->exits, (uint64_t)process->pid);
 }
 
+static void add_counters(struct sample_counters *sum, const struct sample_counters *counters) {
+    sum->taken += counters->taken;
+    sum->missed += counters->missed;
+    sum->inconsistent += counters->inconsistent;
+    sum->errors += counters->errors;
+    sum->unwatched += counters->unwatched;
+}
+
+static void sum_counters(struct roster_process *process) {
+    process->sum = (struct sample_counters){0};
+    for (int i = 0; i < SIDES; i++) {
+        add_counters(&process->sum, &process->counters[i]);
+        if (process->sides[i] != NULL && process->sides[i]->counters != NULL)
+            add_counters(&process->sum, process->sides[i]->counters);
+    }
+}
+
 static enum status close_process(struct roster *roster, size_t index) {
     struct roster_process *process = roster->processes[index];
-    const struct sample_counters *inside = &process->counters[ROSTER_INSIDE];
-    const struct sample_counters *outside = &process->counters[ROSTER_OUTSIDE];
-    const struct sample_counters sum = {inside->taken + outside->taken, inside->missed + outside->missed,
-                                        inside->inconsistent + outside->inconsistent, inside->errors + outside->errors,
-                                        inside->unwatched + outside->unwatched};
     roster->processes[index] = roster->processes[--roster->count];
     note_status(roster, &process->merged);
     if (!process->seen[ROSTER_INSIDE] && !process->missed)
@@ -239,7 +252,8 @@ static enum status close_process(struct roster *roster, size_t index) {
         enum status closed = close_thread(roster, process, process->thread_count - 1);
         status = status == STATUS_OK ? closed : status;
     }
-    enum status ended = roster->sink->process_ended(roster->sink, &process->merged, &sum);
+    sum_counters(process);
+    enum status ended = roster->sink->process_ended(roster->sink, &process->merged, &process->sum);
     map_release(&process->by_native_id);
     free(process->threads);
     free(process);
@@ -295,6 +309,7 @@ static enum status add_process(struct roster *roster, const struct sampled_proce
     process->merged = *told;
     process->merged.number = roster->next_number++;
     process->merged.receiver = NULL;
+    process->merged.counters = &process->sum;
     roster->processes[roster->count++] = process;
     *result = process;
     return STATUS_OK;
@@ -356,14 +371,6 @@ static enum status process_described(struct sample_sink *sink, struct sampled_pr
     return behind->process_described != NULL ? behind->process_described(behind, &process->merged) : STATUS_OK;
 }
 
-static void add_counters(struct sample_counters *sum, const struct sample_counters *counters) {
-    sum->taken += counters->taken;
-    sum->missed += counters->missed;
-    sum->inconsistent += counters->inconsistent;
-    sum->errors += counters->errors;
-    sum->unwatched += counters->unwatched;
-}
-
 static enum status process_ended(struct sample_sink *sink, struct sampled_process *told,
                                  const struct sample_counters *counters) {
     struct side *side = side_of(sink);
@@ -404,6 +411,8 @@ static enum status idle(struct sample_sink *sink, uint64_t now_ns) {
     for (size_t i = 0; i < roster->count; i++)
         note_company(roster->processes[i], now_ns);
     TRY(sweep(roster, now_ns > LINGER_NS ? now_ns - LINGER_NS : 0));
+    for (size_t i = 0; i < roster->count; i++)
+        sum_counters(roster->processes[i]);
     return roster->sink->idle(roster->sink, now_ns);
 }
 

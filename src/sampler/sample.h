@@ -49,7 +49,8 @@ struct sampled_process {
     uint64_t start_unix_ns;
     uint64_t end_ns; /* set before it is told to have ended; 0: at that moment */
     void *receiver;
-    const struct sampled_process *inside; /* the same process as its agent sees it, which says whether it is paused */
+    const struct sampled_process *inside;   /* the same process as its agent sees it, which says whether it is paused */
+    const struct sample_counters *counters; /* so far, as of the sink's last idle(); NULL: not told before the end */
     enum sample_company company;
     int wait_status; /* as wait(2) gives it, when it has ended and that is known */
     bool has_status;

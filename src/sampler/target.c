@@ -84,7 +84,12 @@ enum status target_open(struct process *process, pid_t parent_pid, const struct 
     target->settle_ns = TARGET_SETTLE_FIRST_NS;
     target->strange_cpu_ns = UINT64_MAX;
     target->sampled = (struct sampled_process){
-        .process = process, .pid = process_pid(process), .parent_pid = parent_pid, .paused = options->paused};
+        .process = process,
+        .pid = process_pid(process),
+        .parent_pid = parent_pid,
+        .paused = options->paused,
+        .counters = &target->counters,
+    };
     memory_pages_init(&target->pages, process_memory(process));
     memory_meter_init(&target->live, process_memory(process), &target->budget);
     memory_meter_init(&target->objects, &target->pages.memory, &target->budget);
@@ -211,11 +216,12 @@ enum status target_follow_exec(struct target *target) {
 /* The interpreter is gone, or no thread is there: it ended, or the process became, or becomes, another program. */
 static enum status reopen(struct target *target, uint64_t now_ns) {
     struct error ignored = {0};
+    /* The first thread can have ended before others when the process ends: that is soon over, and no other program. */
+    if (!process_alive(target->process))
+        return STATUS_NO_PROCESS;
     if (target->lost && now_ns - target->reopened_ns < REOPEN_PERIOD_NS)
         return STATUS_OK;
     target->reopened_ns = now_ns;
-    if (!process_alive(target->process))
-        return STATUS_NO_PROCESS;
     TRY(lose(target));
     if (open_runtime(target, &ignored) != STATUS_OK)
         return STATUS_OK;

@@ -35,6 +35,8 @@ static void format_bytes(char text[static 32], uint64_t bytes) {
         tenths /= 1024;
     if (rank == 0)
         snprintf(text, 32, "%" PRIu64 " B", bytes);
+    else if (tenths >= 10000)
+        snprintf(text, 32, "%" PRIu64 " %s", tenths / 10, units[rank]);
     else
         snprintf(text, 32, "%" PRIu64 ".%" PRIu64 " %s", tenths / 10, tenths % 10, units[rank]);
 }
@@ -169,18 +171,33 @@ enum status cell_append_segments(struct buffer *row, const struct cell_segment *
     return STATUS_OK;
 }
 
+/* What has an East_Asian_Width of W or F (Unicode 17), and, to be short, some narrow pictures among the emoji. */
+static const struct {
+    uint32_t first, last;
+} WIDE[] = {{0x1100, 0x115f},   {0x231a, 0x231b},   {0x2329, 0x232a},   {0x23e9, 0x23ec},   {0x23f0, 0x23f0},
+            {0x23f3, 0x23f3},   {0x25fd, 0x25fe},   {0x2614, 0x2615},   {0x2630, 0x2637},   {0x2648, 0x2653},
+            {0x267f, 0x267f},   {0x268a, 0x268f},   {0x2693, 0x2693},   {0x26a1, 0x26a1},   {0x26aa, 0x26ab},
+            {0x26bd, 0x26be},   {0x26c4, 0x26c5},   {0x26ce, 0x26ce},   {0x26d4, 0x26d4},   {0x26ea, 0x26ea},
+            {0x26f2, 0x26f3},   {0x26f5, 0x26f5},   {0x26fa, 0x26fa},   {0x26fd, 0x26fd},   {0x2705, 0x2705},
+            {0x270a, 0x270b},   {0x2728, 0x2728},   {0x274c, 0x274c},   {0x274e, 0x274e},   {0x2753, 0x2755},
+            {0x2757, 0x2757},   {0x2795, 0x2797},   {0x27b0, 0x27b0},   {0x27bf, 0x27bf},   {0x2b1b, 0x2b1c},
+            {0x2b50, 0x2b50},   {0x2b55, 0x2b55},   {0x2e80, 0xa4cf},   {0xa960, 0xa97c},   {0xac00, 0xd7a3},
+            {0xf900, 0xfaff},   {0xfe10, 0xfe19},   {0xfe30, 0xfe6b},   {0xff01, 0xff60},   {0xffe0, 0xffe6},
+            {0x16fe0, 0x1b2fb}, {0x1d300, 0x1d376}, {0x1f004, 0x1f004}, {0x1f0cf, 0x1f0cf}, {0x1f18e, 0x1f19a},
+            {0x1f200, 0x1faff}, {0x20000, 0x3fffd}};
+
 /* Columns of a character: what East Asian scripts and emoji take two of, and marks none. A rough table: wcwidth knows
  * only the locale's characters. */
 static size_t columns_of(uint32_t character) {
-    if ((character >= 0x300 && character <= 0x36f) || character == 0x200b || character == 0x200d ||
+    if (character < 0x300)
+        return 1;
+    if (character <= 0x36f || character == 0x200b || character == 0x200d ||
         (character >= 0xfe00 && character <= 0xfe0f))
         return 0;
-    bool is_wide = (character >= 0x1100 && character <= 0x115f) || (character >= 0x2e80 && character <= 0xa4cf) ||
-                   (character >= 0xac00 && character <= 0xd7a3) || (character >= 0xf900 && character <= 0xfaff) ||
-                   (character >= 0xfe30 && character <= 0xfe6f) || (character >= 0xff00 && character <= 0xff60) ||
-                   (character >= 0xffe0 && character <= 0xffe6) || (character >= 0x1f300 && character <= 0x1faff) ||
-                   (character >= 0x20000 && character <= 0x3fffd);
-    return is_wide ? 2 : 1;
+    for (size_t i = 0; i < sizeof WIDE / sizeof WIDE[0] && character >= WIDE[i].first; i++)
+        if (character <= WIDE[i].last)
+            return 2;
+    return 1;
 }
 
 static enum status expand_tabs(struct buffer *to, const char *text, size_t size_bytes) {
@@ -215,15 +232,16 @@ static size_t fitting_bytes(const char *text, size_t size_bytes, size_t width, b
     return size_bytes;
 }
 
-static enum status append_cut(struct buffer *row, const struct buffer *text, size_t width) {
-    bool cut = false;
+/* `cut`: the text goes on. */
+static enum status append_cut(struct buffer *row, const struct buffer *text, size_t width, bool cut) {
     size_t size = text->size_bytes;
+    bool is_wider = false;
     while (size > 0 && text->data[size - 1] == ' ')
         size--;
     if (width > 0)
-        size = fitting_bytes(buffer_text(text), size, width, &cut);
+        size = fitting_bytes(buffer_text(text), size, width, &is_wider);
     TRY(buffer_append(row, buffer_text(text), size));
-    return cut ? buffer_append_text(row, "…") : STATUS_OK;
+    return cut || is_wider ? buffer_append_text(row, "…") : STATUS_OK;
 }
 
 enum status cell_append_text(struct buffer *row, const char *text, size_t size_bytes, size_t width) {
@@ -232,11 +250,15 @@ enum status cell_append_text(struct buffer *row, const char *text, size_t size_b
     buffer_init(&safe, CELL_TEXT_LIMIT);
     /* A line of source may be a megabyte of data; nobody reads that far. */
     enum { MAX_TEXT = 2000 };
-    enum status status = expand_tabs(&expanded, text, size_bytes < MAX_TEXT ? size_bytes : MAX_TEXT);
+    bool is_long = size_bytes > MAX_TEXT;
+    size_t taken = is_long ? MAX_TEXT : size_bytes;
+    while (is_long && taken > MAX_TEXT - 4 && ((unsigned char)text[taken] & 0xc0) == 0x80)
+        taken--;
+    enum status status = expand_tabs(&expanded, text, taken);
     if (status == STATUS_OK)
         status = text_append_safe(&safe, buffer_text(&expanded), expanded.size_bytes, true);
     if (status == STATUS_OK)
-        status = append_cut(row, &safe, width);
+        status = append_cut(row, &safe, width, is_long);
     buffer_release(&expanded);
     buffer_release(&safe);
     return status;

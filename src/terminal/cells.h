@@ -7,7 +7,8 @@
 
 #include <stdbool.h>
 
-/* "1.638 s", "12.3 ms", "4.5 MiB", "1234"; never longer than CELL_AMOUNT_WIDTH characters up to 10,000 hours. */
+/* "1.638 s", "12.3 ms", "4.5 MiB", "1234"; never longer than CELL_AMOUNT_WIDTH characters up to 10,000 hours
+ * and a thousand million. */
 enum { CELL_AMOUNT_WIDTH = 9, CELL_SHARE_WIDTH = 6 };
 
 /* Right-aligned in `width` columns; blank when the amount is 0. */

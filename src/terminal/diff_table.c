@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_LINES = 25, FUNCTION_ROWS = 15, ROW_LIMIT_BYTES = 1 << 20, CHANGE_WIDTH = 11 };
+enum { DEFAULT_LINES = 25, FUNCTION_ROWS = 15, ROW_LIMIT_BYTES = 1 << 22, COMMAND_BYTES = 4096, CHANGE_WIDTH = 11 };
 
 /* A change is worth a look from this share of the whole on, in thousandths. */
 enum { CHANGE_SHARE = 5 };
@@ -111,7 +111,7 @@ static enum status put_profile(struct table *table, const char *title, const str
         struct buffer command;
         buffer_init(&command, ROW_LIMIT_BYTES);
         enum status status = STATUS_OK;
-        for (size_t i = 0; i < process->command_count && status == STATUS_OK; i++)
+        for (size_t i = 0; i < process->command_count && command.size_bytes < COMMAND_BYTES && status == STATUS_OK; i++)
             status = buffer_append_format(&command, "%s%s", i > 0 ? " " : "", process->command[i]);
         if (status == STATUS_OK)
             status = cell_append_text(&table->row, buffer_text(&command), command.size_bytes, 60);
@@ -241,7 +241,7 @@ static enum status put_rows(struct table *table, const struct diff_row *rows, si
         } else {
             before += row->self_before[table->measure];
             after += row->self_after[table->measure];
-            rest++;
+            rest += row->self_before[table->measure] > 0 || row->self_after[table->measure] > 0;
         }
     }
     if (status == STATUS_OK && rest > 0)

@@ -94,6 +94,8 @@ static void take_rules(struct report_writer *writer, const struct column_rule *r
             continue;
         if (column.title == NULL)
             column.title = writer->main != MEASURE_SAMPLES ? measure_word(writer->main) : "self";
+        if (column.width < strlen(column.title))
+            column.width = strlen(column.title);
         writer->columns[writer->column_count++] = column;
     }
 }

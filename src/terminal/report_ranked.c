@@ -186,7 +186,7 @@ static const uint64_t *process_self(const struct report_writer *writer, size_t i
 static enum status name_process(struct report_writer *writer, size_t index) {
     const struct profile_process *process = &writer->profile->processes[index];
     TRY(buffer_append_format(&writer->scratch, "%" PRId32 " ", process->pid));
-    for (size_t i = 0; i < process->command_count; i++)
+    for (size_t i = 0; i < process->command_count && writer->scratch.size_bytes < REPORT_COMMAND_BYTES; i++)
         TRY(buffer_append_format(&writer->scratch, " %s",
                                  i == 0 ? report_base_name(process->command[i]) : process->command[i]));
     return STATUS_OK;

@@ -13,7 +13,8 @@
 
 static enum status append_command(struct report_writer *writer, const struct profile_process *process) {
     buffer_clear(&writer->scratch);
-    for (size_t i = 0; i < process->command_count; i++) {
+    /* Beyond that nothing is shown. */
+    for (size_t i = 0; i < process->command_count && writer->scratch.size_bytes < REPORT_COMMAND_BYTES; i++) {
         TRY(buffer_append_text(&writer->scratch, process->command[i]));
         if (i + 1 < process->command_count)
             TRY(buffer_append_char(&writer->scratch, ' '));
@@ -50,12 +51,26 @@ static enum status put_process(struct report_writer *writer) {
     return STATUS_OK;
 }
 
+/* In words a 0 is said, where a cell is left blank. */
+static enum status append_amount(struct buffer *to, uint64_t amount, enum measure_unit unit) {
+    return amount > 0 ? cell_append_amount(to, amount, unit, 0)
+                      : buffer_append_text(to, unit == UNIT_NS ? "0 s" : "0 B");
+}
+
+/* Nothing is said of parts where all that there is was seen from outside, of the one thread that is shown, say. */
+static bool are_parts_known(const struct report_writer *writer) {
+    uint64_t parts = 0;
+    for (size_t i = 0; i < REPORT_PARTS; i++)
+        parts |= writer->attribution.sums[report_parts[i].measure];
+    return parts > 0;
+}
+
 /* What the CPU time was spent on in all; says, too, what the bars' parts are. */
 static enum status put_parts(struct report_writer *writer) {
     const uint64_t *sums = writer->attribution.sums;
     TRY(buffer_append_text(&writer->row, "CPU "));
-    TRY(cell_append_amount(&writer->row, sums[MEASURE_CPU_NS], UNIT_NS, 0));
-    for (size_t i = 0; i < REPORT_PARTS && profile_has(writer->profile, MEASURE_CPU_PYTHON_NS); i++) {
+    TRY(append_amount(&writer->row, sums[MEASURE_CPU_NS], UNIT_NS));
+    for (size_t i = 0; i < REPORT_PARTS && are_parts_known(writer); i++) {
         const struct report_part *part = &report_parts[i];
         TRY(buffer_append_text(&writer->row, i == 0 ? ": " : "  "));
         TRY(report_append_styled(writer, part->colour, writer->options->colour ? "█" : part->glyph));
@@ -116,11 +131,11 @@ static enum status put_memory(struct report_writer *writer) {
             continue;
         buffer_clear(&writer->scratch);
         TRY(buffer_append_text(&writer->scratch, before));
-        TRY(cell_append_amount(&writer->scratch, sums[FACTS[i].measure], UNIT_BYTES, 0));
+        TRY(append_amount(&writer->scratch, sums[FACTS[i].measure], UNIT_BYTES));
         TRY(buffer_append_format(&writer->scratch, " %s", FACTS[i].words));
         if (FACTS[i].measure == MEASURE_PEAK_BYTES)
             TRY(append_footprint(writer, sums[MEASURE_PEAK_BYTES]));
-        if (width > 0 && writer->row.size_bytes + writer->scratch.size_bytes >= width) {
+        if (width > 0 && writer->row.size_bytes > 0 && writer->row.size_bytes + writer->scratch.size_bytes >= width) {
             TRY(buffer_append_char(&writer->row, ','));
             report_put_row(writer);
             TRY(buffer_append_text(&writer->row, "       "));

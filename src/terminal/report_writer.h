@@ -26,7 +26,7 @@ struct column {
     unsigned keep; /* on a narrow terminal the columns with the lowest number go first, all of them at once */
 };
 
-enum { REPORT_MAX_COLUMNS = 20, REPORT_LINE_WIDTH = 6, REPORT_ROW_LIMIT_BYTES = 1 << 20 };
+enum { REPORT_MAX_COLUMNS = 20, REPORT_LINE_WIDTH = 6, REPORT_ROW_LIMIT_BYTES = 1 << 22, REPORT_COMMAND_BYTES = 4096 };
 
 struct report_writer {
     const struct profile *profile;

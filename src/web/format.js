@@ -10,7 +10,8 @@ const format = {
 
   time(ns) {
     if (ns === 0) return "0 s";
-    if (ns >= 60e9) return `${Math.floor(ns / 60e9)} min ${(ns % 60e9 / 1e9).toFixed(0)} s`;
+    const seconds = Math.round(ns / 1e9);
+    if (seconds >= 60) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
     if (ns >= 1e9) return `${(ns / 1e9).toFixed(ns >= 10e9 ? 2 : 3)} s`;
     if (ns >= 1e6) return `${(ns / 1e6).toFixed(ns >= 10e6 ? 1 : 2)} ms`;
     return `${(ns / 1e3).toFixed(ns >= 10e3 ? 0 : 1)} µs`;

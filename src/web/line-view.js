@@ -15,6 +15,7 @@ class LineView extends View {
       {onMove: (index) => this.selectFile(this.fileList.rows[index].number)});
     this.lineList = new VirtualList(this.find("source"), 20, (row) => this.#lineRow(row), {head: this.head});
     this.library = this.find("show-library");
+    this.library.checked = model.data.all;
     this.selected = NO_FILE;
     this.target = -1;
     this.library.addEventListener("change", () => this.update());

@@ -11,6 +11,12 @@ class Report {
     this.measure = 0;
     this.thread = -1;
     this.find = (id) => document.getElementById(id);
+    this.#writeHeader(data.meta);
+    if (!data.measures.length) {
+      this.find("controls").hidden = true;
+      document.querySelector("main").replaceChildren(element("div", "empty", "Nothing was measured."));
+      return;
+    }
     this.tooltip = this.find("tooltip");
     this.hashes = new Map();
     this.shown = "flame";
@@ -28,7 +34,6 @@ class Report {
     else this.tabs = TABS.filter((name) => name !== "memory");
     this.find("tab-memory").hidden = !data.memory;
     this.summary = new Summary(this.model, (measure) => this.#chooseMeasure(measure));
-    this.#writeHeader(data.meta);
     this.#writeChoices();
     this.#listen();
     this.#weigh();
@@ -51,7 +56,6 @@ class Report {
     this.find("field-measure").hidden = model.measures.length < 2;
     this.#writeFlameMeasures();
     this.find("field-thread").hidden = model.threads.length < 2;
-    if (!model.measures.length) return;
     const sums = model.threadSums(0);
     const whole = sums.reduce((a, b) => a + b, 0);
     const order = [...sums.keys()].sort((a, b) => sums[b] - sums[a]);
@@ -140,7 +144,6 @@ class Report {
 
   #weigh() {
     const {model} = this;
-    if (!model.measures.length) return;
     this.unit = model.measures[this.measure].unit;
     for (const button of this.find("flame-measures").children) {
       button.setAttribute("aria-pressed", Number(button.dataset.measure) === this.measure);

@@ -108,7 +108,7 @@ class MemoryView extends View {
     if (measures[0] === undefined) return;
     const keyOf = model.frameFileLine;
     const count = model.fileLineFrame.length;
-    const charge = model.charge(false);
+    const charge = model.charge(model.data.all);
     const sumsOf = (weights) => weights && model.selfBy(weights, keyOf, count, charge);
     const [peak, allocated, live] = measures.map((measure) => (measure === undefined ? null : sumsOf(this.#weigh(model.data.entries.values[measure], process))));
     const variances = sumsOf(this.#weigh(model.data.entries.variances[measures[0]], process));

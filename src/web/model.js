@@ -4,7 +4,9 @@
 // data.files                {path: [string], library: [0 or 1]}
 // data.functions            {name: [string], file: [file], line: [first line, -1: unknown], kind: [number]}
 // data.frames               {function: [function], line: [line, -1: unknown]}
-// data.stacks               {parent: [stack], frame: [frame]}; a parent's number is lower; stack 0 is empty
+// data.stacks               {parent: [stack], frame: [frame], class: [of that frame, as it is called there]}; a parent's
+//                           number is lower; stack 0 is empty
+// data.all                  whether library code stands for itself to begin with
 // data.measures             [{name, label, unit}]; the first one is the main one
 // data.processes            [{command, pid}]
 // data.threads              [{name, process}]
@@ -18,11 +20,11 @@
 const KIND_PYTHON = 0;
 const KIND_NATIVE = 1;
 
-// What a frame is to the views that charge lines. A stack is charged to its innermost frame of the highest class in it.
+// What a frame is to the views that charge lines: enum frame_class of src/profile. A stack is charged to its
+// innermost frame of the highest class in it.
 const CLASS_HIDDEN = 0;
 const CLASS_NATIVE = 1;
-const CLASS_LIBRARY = 2;
-const CLASS_USER = 3;
+const CLASS_USER = 4;
 
 /** How far a sampled amount may be from the truth in 19 of 20 cases: profile_margin of src/profile. */
 function marginOf(bytes, variance) {
@@ -127,7 +129,6 @@ class Model {
     return {self, total, sum: this.stackCount ? total[0] : 0};
   }
 
-  /** Amount of a measure by thread. */
   /** How far sums of a measure may be from the truth: variances by stack; null where it is exact. */
   weighVariance(measure, thread) {
     const {entries} = this.data;
@@ -140,17 +141,12 @@ class Model {
     return {self};
   }
 
+  /** Amount of a measure by thread. */
   threadSums(measure) {
     const {entries} = this.data;
     const sums = new Float64Array(this.threads.length);
     entries.values[measure].forEach((value, i) => { sums[entries.thread[i]] += value; });
     return sums;
-  }
-
-  #classOf(number, all) {
-    if (!this.paths[this.functionFile[number]]) return CLASS_HIDDEN;
-    if (this.functionKind[number] === KIND_NATIVE) return CLASS_NATIVE;
-    return all || !this.isLibraryFile[this.functionFile[number]] ? CLASS_USER : CLASS_LIBRARY;
   }
 
   /**
@@ -163,12 +159,11 @@ class Model {
   }
 
   #charge(all) {
-    const classOfFunction = Uint8Array.from(this.functionNames, (_, number) => this.#classOf(number, all));
-    const classes = Uint8Array.from(this.frameFunction, (number) => classOfFunction[number]);
+    const classes = Uint8Array.from(this.data.stacks.class, (own) => (all && own > CLASS_NATIVE ? CLASS_USER : own));
     const stack = new Uint32Array(this.stackCount);
     const best = new Uint8Array(this.stackCount);
     for (let s = 1; s < this.stackCount; s++) {
-      const own = classes[this.frame[s]];
+      const own = classes[s];
       best[s] = Math.max(own, best[this.parent[s]]);
       stack[s] = own !== CLASS_HIDDEN && own === best[s] ? s : stack[this.parent[s]];
     }
@@ -194,7 +189,7 @@ class Model {
     for (let s = this.stackCount - 1; s > 0; s--) {
       if (best[this.parent[s]] === best[s]) sums[this.parent[s]] += sums[s];
     }
-    const counts = (s) => classes[this.frame[s]] !== CLASS_HIDDEN && classes[this.frame[s]] === best[s];
+    const counts = (s) => classes[s] !== CLASS_HIDDEN && classes[s] === best[s];
     return this.#totals(weights, keyOf, keyCount, sums, counts);
   }
 

@@ -12,7 +12,7 @@ class Summary {
     const {model} = this;
     const sums = new Map(model.measures.map(({name}, number) => [name, model.weigh(number, thread).sum]));
     const parts = PARTS.filter(([name]) => sums.has(name));
-    this.box.hidden = parts.length === 0;
+    this.box.hidden = parts.length === 0 || !sums.has("cpu");
     if (this.box.hidden) return;
     const cpu = sums.get("cpu");
     const bar = element("span", "stack", ...parts.map(([name, title]) => {
@@ -20,8 +20,11 @@ class Summary {
       made.style.width = `${cpu > 0 ? (100 * sums.get(name)) / cpu : 0}%`;
       return made;
     }));
-    const figures = [this.#figure("cpu", "", "CPU", sums), bar,
-      ...parts.map(([name, title]) => this.#figure(name, title, title, sums, format.percent(sums.get(name), cpu)))];
+    const figures = [this.#figure("cpu", "", "CPU", sums)];
+    // Of a thread that was looked at from outside nobody knows the parts.
+    if (cpu === 0 || parts.some(([name]) => sums.get(name) > 0)) {
+      figures.push(bar, ...parts.map(([name, title]) => this.#figure(name, title, title, sums, format.percent(sums.get(name), cpu))));
+    }
     for (const [name, className, words] of [["wait", "wait", "waited"], ["gil_wait", "", "of it for the GIL"], ["alloc_bytes", "", "allocated"],
       ["peak_bytes", "", "peak"], ["live_bytes", "", "live at the end"], ["copy_bytes", "", "copied"], ["gpu", "", "GPU"]]) {
       if (sums.get(name) > 0) figures.push(this.#figure(name, className, words, sums));

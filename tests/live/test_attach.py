@@ -116,7 +116,7 @@ def assert_shares(told, seen, measure, clock, points):
     truth = shares({name: told["spent"][name][clock] for name in MIX})
     measured = shares({name: function_of(seen, name)["total_" + measure] for name in MIX})
     for name in MIX:
-        assert measured[name] == pytest.approx(truth[name], abs=points / 100), (truth, measured)
+        assert measured[name] == pytest.approx(truth[name], abs=points / 100), (truth, measured, seen["samples"])
 
 
 def test_wall_time_is_where_the_target_spent_it(python, tmp_path):
@@ -489,6 +489,7 @@ def test_killed_at_a_random_moment(any_python, script, tmp_path):
     assert re.fullmatch(r"strobe: [^\n]+\n", result.stderr)
     seen = json.loads(result.stdout)
     assert function_of(seen, "work")["total_samples"] > 0
+    assert seen["samples"]["taken"] > 0
     # What was sampled in the last second may be lost, but no more; half a second is for a strobe that was kept waiting.
     assert seen["elapsed_s"] >= killed_s - running.begun_s - 1.5
     assert size > 0

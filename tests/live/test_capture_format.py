@@ -104,7 +104,7 @@ class Story:
 
     def footprint(self):
         chooser = self.chooser
-        names = "footprint_bytes peak_bytes peak_ns inherited_bytes stride_bytes lost_records resident_bytes".split()
+        names = "footprint_bytes peak_bytes peak_ns inherited_bytes stride_bytes lost_records resident_bytes execs".split()
         steps = [chooser.choice([0, 1, -3, 10**6]) for _ in range(chooser.choice([0, 1, 7, 1024]))]
         points = [
             [self.now_ns + self.tick_ns * sum(steps[: i + 1]), chooser.randrange(2**57)] for i in range(len(steps))

@@ -76,8 +76,31 @@ def test_lines(python, run):
     for measure in ("alloc", "live", "peak"):
         report.assert_exact("child", measure, 7 * 3145740)
     (child,) = [process for process in report.report["processes"] if process["pid"] != report.report["pid"]]
+    # What was looked for and was not there is 0, and not absent, in each process.
+    assert child["sampled"]["copy_bytes"] <= MIB
     assert child["memory"]["inherited_bytes"] >= 601 * 40009
     assert child["memory"]["peak_bytes"] - child["memory"]["inherited_bytes"] >= 7 * 3145739
+
+
+EXEC = """
+kept = []
+if "AGAIN" in os.environ:
+    kept.append(bytearray(5242889)) #after
+else:
+    for i in range(7):
+        kept.append(bytearray(3145739)) #before
+    os.environ["AGAIN"] = "1"
+    os.execv(sys.executable, [sys.executable, __file__])
+"""
+
+
+def test_exec(python, run):
+    """What a program held is gone when it execs; the peak is that of the one that held more."""
+    report = run(python, EXEC)
+    report.assert_exact("before", "peak", 7 * 3145740)
+    report.assert_exact("before", "live", 0)
+    report.assert_exact("after", "peak", 0)
+    report.assert_exact("after", "live", 5242890)
 
 
 LEAKS = """

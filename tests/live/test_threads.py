@@ -52,6 +52,20 @@ def test_a_garbage_collection(python, way):
         assert collecting == []
 
 
+@pytest.mark.parametrize("what", ["threads", "interpreters"])
+def test_what_comes_and_goes_takes_nothing_along(python, what):
+    """Before the list was read to its end first, one dump in ten had none of the threads that stay."""
+    if what == "interpreters" and not python.at_least(3, 9):
+        pytest.skip("its interpreters do not come and go: they share what one that ends takes along")
+    with Target(python, "coming_and_going.py", what) as target:
+        told = {thread["thread_id"] for thread in target.said["threads"]}
+        for _ in range(25):
+            dumped = dump(target)
+            # A list that changed at every attempt says so; that is not what a list of some dozen threads does.
+            assert dumped["threads_complete"]
+            assert told <= {thread["thread_id"] for thread in dumped["threads"] if thread["frames"]}
+
+
 def subinterpreter_modules(python):
     if python.at_least(3, 14):
         return ["_interpreters", "concurrent.interpreters"]

@@ -169,13 +169,13 @@ static enum status on_footprint(void *context, const struct capture_footprint *f
     for (size_t i = 0; i < footprint->point_count; i++)
         (void)json_array_append_new(points, json_pack("[II]", (json_int_t)footprint->points[i].time_ns,
                                                       (json_int_t)footprint->points[i].bytes));
-    return show(json_pack("{ss sI sI sI sI sI sI sI sI sI so}", "record", "footprint", "number",
-                          (json_int_t)footprint->process, "time_ns", (json_int_t)footprint->time_ns, "footprint_bytes",
-                          (json_int_t)footprint->footprint_bytes, "peak_bytes", (json_int_t)footprint->peak_bytes,
-                          "peak_ns", (json_int_t)footprint->peak_ns, "inherited_bytes",
-                          (json_int_t)footprint->inherited_bytes, "stride_bytes", (json_int_t)footprint->stride_bytes,
-                          "lost_records", (json_int_t)footprint->lost_records, "resident_bytes",
-                          (json_int_t)footprint->resident_bytes, "points", points));
+    return show(json_pack(
+        "{ss sI sI sI sI sI sI sI sI sI sI so}", "record", "footprint", "number", (json_int_t)footprint->process,
+        "time_ns", (json_int_t)footprint->time_ns, "footprint_bytes", (json_int_t)footprint->footprint_bytes,
+        "peak_bytes", (json_int_t)footprint->peak_bytes, "peak_ns", (json_int_t)footprint->peak_ns, "inherited_bytes",
+        (json_int_t)footprint->inherited_bytes, "stride_bytes", (json_int_t)footprint->stride_bytes, "lost_records",
+        (json_int_t)footprint->lost_records, "resident_bytes", (json_int_t)footprint->resident_bytes, "execs",
+        (json_int_t)footprint->exec_count, "points", points));
 }
 
 int main(int argc, char **argv) {

@@ -92,6 +92,8 @@ static enum status put_look(struct buffer *text, const struct look *look) {
                                  look->interpreters[i].collecting ? " collecting" : ""));
     for (size_t i = 0; i < look->thread_count; i++)
         TRY(put_thread(text, &look->threads[i]));
+    if (!look->threads_complete)
+        TRY(buffer_append_text(text, "threads: incomplete\n"));
     for (size_t i = 0; i < look->task_count; i++)
         TRY(put_task(text, &look->tasks[i]));
     if (look->tasks_error.status != STATUS_OK)
@@ -108,11 +110,15 @@ static enum status describe_nothing(void *context, const struct interp *interp, 
     return STATUS_OK;
 }
 
+static void forget_nothing(void *context) {
+    (void)context;
+}
+
 enum status traverse(struct memory *memory, const struct traverse_start *start, size_t locals_chars,
                      struct budget *budget, struct buffer *text) {
     const struct look_options options = {
         .with_locals = locals_chars > 0, .locals_chars = locals_chars, .with_tasks = true};
-    const struct look_system system = {describe_nothing, NULL, start->asyncio_debug};
+    const struct look_system system = {describe_nothing, forget_nothing, NULL, start->asyncio_debug};
     struct look look = {0};
     struct error error = {0};
     struct runtime runtime;

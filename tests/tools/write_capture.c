@@ -32,6 +32,8 @@ static size_t texts_of(const json_t *array, struct capture_text *texts) {
     size_t count = json_array_size(array);
     for (size_t i = 0; i < count && i < MAX_TEXTS; i++)
         texts[i] = text_of(json_array_get(array, i));
+    if (count > MAX_TEXTS)
+        fail("too many texts");
     return count;
 }
 
@@ -165,6 +167,7 @@ static void write_footprint(struct capture_writer *writer, const json_t *record)
         .stride_bytes = number(record, "stride_bytes"),
         .lost_records = number(record, "lost_records"),
         .resident_bytes = number(record, "resident_bytes"),
+        .exec_count = number(record, "execs"),
         .points = points,
     };
     for (; footprint.point_count < json_array_size(array); footprint.point_count++) {

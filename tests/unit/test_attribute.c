@@ -1,6 +1,7 @@
 /* Profiles are written as stacks in words, "main:10 work:20 @json.loads:5": function:line, outermost first, in /app.py;
  * with an @ in the standard library, with a # in a file called /lib_b.py, with a ! without any file (the collector),
- * with a $ a native function of a library, with a % in the import machinery, with a ^ in a string. */
+ * with a $ a native function of a library, with a % in the import machinery, with a ^ in a string, with a & what the
+ * recorder calls <startup>. */
 #include "profile/attribute.h"
 
 #include "profile/build.h"
@@ -25,6 +26,7 @@ static const char *file_of(char mark) {
            : mark == '$' ? "/usr/lib/libz.so"
            : mark == '%' ? "<frozen importlib._bootstrap>"
            : mark == '^' ? "<string>"
+           : mark == '&' ? "<startup>"
                          : "/app.py";
 }
 
@@ -34,10 +36,11 @@ static uint32_t stack_of(struct profile *profile, const char *words) {
     uint32_t stack = 0;
     (void)snprintf(copy, sizeof copy, "%s", words);
     for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
-        bool has_mark = strchr("@#!$%^", *word) != NULL;
+        bool has_mark = strchr("@#!$%^&", *word) != NULL;
         char *line = strchr(word, ':');
         struct profile_frame_key key = {.kind = *word == '!'   ? CAPTURE_FRAME_GC
                                                 : *word == '$' ? CAPTURE_FRAME_NATIVE
+                                                : *word == '&' ? CAPTURE_FRAME_NATIVE
                                                                : CAPTURE_FRAME_PYTHON,
                                         .file = text(file_of(*word)),
                                         .line = atoi(line + 1),
@@ -153,6 +156,7 @@ static void test_imports_are_the_importing_lines(void **state) {
     add(profile, 0, "@site:7 ^line:1 @c:8", 6);
     add(profile, 0, "main:10 ^made:2", 7);
     add(profile, 0, "main:10 @loads:9 ^__new__:3", 8);
+    add(profile, 0, "main:11 @runctx:9 !native:0 ^line:4", 9);
     attribute(profile, NULL, &result);
     assert_line(&result, file_of('@'), 5, 100, 110);
     assert_line(&result, file_of('@'), 6, 10, 10);
@@ -163,7 +167,9 @@ static void test_imports_are_the_importing_lines(void **state) {
     assert_line(&result, file_of('@'), 8, 6, 6);
     assert_line(&result, file_of('^'), 2, 7, 7);
     assert_line(&result, "/app.py", 10, 1008, 1015);
-    assert_int_equal(result.sums[MEASURE_CPU_NS], 1137);
+    assert_line(&result, "/app.py", 11, 9, 9); /* exec() stands between the library and its string */
+    assert_null(line_row(&result, file_of('^'), 4));
+    assert_int_equal(result.sums[MEASURE_CPU_NS], 1146);
     attribution_release(&result);
     profile_free(profile);
 }
@@ -260,7 +266,10 @@ static void test_a_native_function_stands_for_itself_where_nothing_called_it(voi
     struct attribution result;
     add(profile, 0, "$thread_main:0 $dgemm:0", 100);
     add(profile, 1, "@bootstrap:1 @wait:2 $poll:0", 10);
+    add(profile, 1, "&<startup>:0", 5);
     attribute(profile, NULL, &result);
+    assert_line(&result, "<startup>", 0, 5, 5);
+    assert_int_equal(result.native_function_count, 2); /* <startup> is none */
     assert_line(&result, file_of('$'), 0, 100, 100);
     assert_line(&result, file_of('@'), 2, 10, 10);
     assert_line(&result, file_of('@'), 1, 0, 10);

@@ -2,6 +2,7 @@
 
 #include "capture/format.h"
 #include "capture_memory.h"
+#include "sanitized.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -10,21 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HAS_ADDRESS_SANITIZER true
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define HAS_ADDRESS_SANITIZER true
-#endif
-#ifndef HAS_ADDRESS_SANITIZER
-#define HAS_ADDRESS_SANITIZER false
-#endif
 
 enum { MAX_SAMPLES = 200000, SECOND_NS = 1000000000 };
 
@@ -275,6 +266,31 @@ static void test_everything_comes_back(void **state) {
     assert_int_equal(told->ended_processes, 1);
     assert_int_equal(told->process.pid, 42);
     assert_string_equal(told->facts, "strobe=0.1");
+    memory_release(&memory);
+}
+
+static enum status keep_frame(void *context, uint32_t id, const struct capture_frame *frame) {
+    (void)id;
+    *(struct capture_frame *)context = *frame;
+    return STATUS_OK;
+}
+
+/* co_firstlineno may be any int. */
+static void test_a_position_may_be_the_largest_number(void **state) {
+    (void)state;
+    struct capture_memory memory;
+    struct capture_writer *writer = memory_writer_open(&memory, NULL);
+    struct capture_frame frame = {.line = INT32_MAX, .end_line = INT32_MIN, .column = -1, .first_line = INT32_MAX};
+    struct capture_frame told = {0};
+    const struct capture_visitor visitor = {.context = &told, .frame = keep_frame};
+    uint32_t id = 0;
+    assert_int_equal(capture_intern_frame(writer, &frame, &id), STATUS_OK);
+    assert_int_equal(capture_writer_close(writer, NULL), STATUS_OK);
+    memory_take(&memory);
+    assert_int_equal(capture_read_bytes(memory.bytes, memory.size_bytes, &visitor, NULL, NULL), STATUS_OK);
+    assert_int_equal(told.line, INT32_MAX);
+    assert_int_equal(told.end_line, -1);
+    assert_int_equal(told.first_line, INT32_MAX);
     memory_release(&memory);
 }
 
@@ -643,6 +659,13 @@ static void test_other_files_are_no_captures(void **state) {
     assert_int_equal(capture_read("/no/such/file", &visitor, NULL, &error), STATUS_FAILED);
     assert_int_equal(capture_read("/proc/self/exe", &visitor, NULL, &error), STATUS_DAMAGED);
     assert_non_null(strstr(error.text, "not a strobe capture"));
+    char folder[] = "/tmp/test_capture.XXXXXX", pipe_path[64];
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(pipe_path, sizeof pipe_path, "%s/pipe", folder);
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_int_equal(capture_read(pipe_path, &visitor, NULL, &error), STATUS_FAILED);
+    assert_int_equal(unlink(pipe_path), 0);
+    assert_int_equal(rmdir(folder), 0);
     assert_int_equal(capture_read_bytes(later, sizeof later, &visitor, NULL, &error), STATUS_DAMAGED);
     assert_non_null(strstr(error.text, "format 2.0"));
 }
@@ -674,6 +697,7 @@ static void test_numbers_survive_their_coding(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_everything_comes_back, set_up, tear_down),
+        cmocka_unit_test(test_a_position_may_be_the_largest_number),
         cmocka_unit_test_setup_teardown(test_a_sample_takes_at_most_two_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_threads_in_turn_stay_small, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_cut_file_loses_what_was_cut, set_up, tear_down),

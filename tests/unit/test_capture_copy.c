@@ -104,11 +104,11 @@ static int tear_down(void **state) {
     return rmdir(paths->folder);
 }
 
-static enum status merge(const struct paths *paths, const struct capture_writer_options *options) {
-    const char *const sources[] = {paths->first, paths->second};
+static enum status merge_two(const char *const sources[2], const char *merged,
+                             const struct capture_writer_options *options) {
     struct capture_merge merge = {0};
     struct capture_writer *writer = NULL;
-    TRY(capture_writer_open(paths->merged, options, &writer, NULL));
+    TRY(capture_writer_open(merged, options, &writer, NULL));
     for (size_t i = 0; i < 2; i++) {
         enum status status = capture_copy(sources[i], writer, &merge, NULL);
         if (status != STATUS_OK) {
@@ -117,6 +117,10 @@ static enum status merge(const struct paths *paths, const struct capture_writer_
         }
     }
     return capture_writer_close(writer, NULL);
+}
+
+static enum status merge(const struct paths *paths, const struct capture_writer_options *options) {
+    return merge_two((const char *const[]){paths->first, paths->second}, paths->merged, options);
 }
 
 static void test_a_merged_capture_is_the_sum(void **state) {
@@ -146,6 +150,23 @@ static void test_a_merged_capture_is_the_sum(void **state) {
         profile_free(merged);
         profile_free(added);
     }
+}
+
+/* What had not ended when a capture did has no time at which it ended, wherever on the clock the next one begins. */
+static void test_a_merged_capture_merges_again(void **state) {
+    const struct paths *paths = *state;
+    struct profile *profile = profile_new();
+    char again[80];
+    (void)snprintf(again, sizeof again, "%s/again", paths->folder);
+    assert_int_equal(merge_two((const char *const[]){paths->second, paths->first}, paths->merged, NULL), STATUS_OK);
+    assert_int_equal(merge_two((const char *const[]){paths->first, paths->merged}, again, NULL), STATUS_OK);
+    assert_int_equal(profile_add_capture(profile, again, NULL, NULL), STATUS_OK);
+    assert_int_equal(unlink(again), 0);
+    assert_int_equal(profile->process_count, 3);
+    assert_int_equal(profile->elapsed_ns, LOOKS * 1000000);
+    for (size_t i = 0; i < profile->process_count; i++)
+        assert_int_equal(profile->processes[i].elapsed_ns, LOOKS * 1000000);
+    profile_free(profile);
 }
 
 static enum status load_and_compare(const struct paths *paths) {
@@ -192,6 +213,7 @@ static void test_want_of_memory_is_a_failure_and_nothing_worse(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_merged_capture_is_the_sum),
+        cmocka_unit_test(test_a_merged_capture_merges_again),
         cmocka_unit_test(test_want_of_memory_is_a_failure_and_nothing_worse),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -4,6 +4,7 @@
 
 #include "cpython/layout.h"
 #include "own_stack.h"
+#include "sanitized.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -113,6 +114,9 @@ static void assert_native(struct sample_cpu cpu, const char *name) {
 
 static void test_called_c_functions_are_native(void **state) {
     (void)state;
+    /* Its qsort and its raise keep more on the stack than a sample has of it. */
+    if (HAS_ADDRESS_SANITIZER)
+        return;
     assert_native(told(method, CALL, true), "method");
     /* The outermost is what the line called. */
     assert_native(told(sort_something, CALL, true), "sort_something");

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "cpython/frame.h"
 #include "cpython/interp.h"
+#include "cpython/locals.h"
 #include "traverse.h"
 
 #include <setjmp.h>
@@ -136,6 +137,50 @@ static void bite_threads(struct subject *subject) {
     assert_int_equal(count(subject, "function=wide "), 13);
 }
 
+/* The state of a thread that has not begun has the ids of the thread that makes it, or none; and no frame, or the one
+ * that each state has (3.15). */
+static void look_at_unborn(struct subject *subject, uint64_t thread_id) {
+    const struct layout_thread *fields = &subject->runtime.layout.thread;
+    remote_addr base_frame =
+        layout_has(fields->base_frame) ? get_u64(subject, subject->thread.address + fields->base_frame) : 0;
+    put_u64(subject, subject->thread.frame_slot, thread_id == 0 ? base_frame : 0);
+    put_u64(subject, subject->thread.address + fields->thread_id, thread_id);
+    look(subject);
+    assert_int_equal(count(subject, "\n  thread "), thread_count(subject) - 1);
+}
+
+static void copy_ids(struct subject *subject) {
+    look_at_unborn(subject, get_u64(subject, subject->thread.next + subject->runtime.layout.thread.thread_id));
+}
+
+static void clear_ids(struct subject *subject) {
+    look_at_unborn(subject, 0);
+}
+
+static enum status count_local(void *context, const char *name, remote_addr value, bool argument) {
+    (void)name, (void)value, (void)argument;
+    ++*(size_t *)context;
+    return STATUS_OK;
+}
+
+/* By the time that its variables are read, another frame may be where one was found. */
+static void replace_frame(struct subject *subject) {
+    struct memory *memory = &subject->image.memory;
+    struct code_cache codes;
+    const struct code *code = NULL;
+    size_t seen = 0;
+    code_cache_init(&codes, &subject->runtime);
+    assert_int_equal(code_cache_get(&codes, code_of_innermost(subject), &code), STATUS_OK);
+    struct frame frame = {.address = subject->thread.frame, .code = code->address};
+    assert_int_equal(locals_visit(&subject->runtime, memory, &frame, code, count_local, &seen), STATUS_OK);
+    assert_true(seen > 0);
+    seen = 0;
+    frame.code += 64;
+    assert_int_equal(locals_visit(&subject->runtime, memory, &frame, code, count_local, &seen), STATUS_TORN);
+    assert_int_equal(seen, 0);
+    code_cache_release(&codes);
+}
+
 static void bite_interpreters(struct subject *subject) {
     put_u64(subject, subject->interp.address + subject->runtime.layout.interp.next, subject->interp.address);
     look(subject);
@@ -236,6 +281,17 @@ static void test_threads_that_bite_their_tail(void **state) {
     for_each_image(bite_threads);
 }
 
+static void test_threads_that_have_not_begun(void **state) {
+    (void)state;
+    for_each_image(copy_ids);
+    for_each_image(clear_ids);
+}
+
+static void test_variables_of_a_frame_that_is_another(void **state) {
+    (void)state;
+    for_each_image(replace_frame);
+}
+
 static void test_interpreters_that_bite_their_tail(void **state) {
     (void)state;
     for_each_image(bite_interpreters);
@@ -274,10 +330,16 @@ static void test_small_budgets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads_that_bite_their_tail), cmocka_unit_test(test_interpreters_that_bite_their_tail),
-        cmocka_unit_test(test_frames_that_bite_their_tail),  cmocka_unit_test(test_names_without_end),
-        cmocka_unit_test(test_line_tables_without_end),      cmocka_unit_test(test_code_objects_of_any_size),
-        cmocka_unit_test(test_frames_of_any_size),           cmocka_unit_test(test_small_budgets),
+        cmocka_unit_test(test_threads_that_have_not_begun),
+        cmocka_unit_test(test_variables_of_a_frame_that_is_another),
+        cmocka_unit_test(test_threads_that_bite_their_tail),
+        cmocka_unit_test(test_interpreters_that_bite_their_tail),
+        cmocka_unit_test(test_frames_that_bite_their_tail),
+        cmocka_unit_test(test_names_without_end),
+        cmocka_unit_test(test_line_tables_without_end),
+        cmocka_unit_test(test_code_objects_of_any_size),
+        cmocka_unit_test(test_frames_of_any_size),
+        cmocka_unit_test(test_small_budgets),
     };
     return cmocka_run_group_tests_name("hostile_images", tests, NULL, NULL);
 }

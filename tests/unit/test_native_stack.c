@@ -4,6 +4,7 @@
 #include "elf/symbol_table.h"
 #include "elf/unwind_table.h"
 #include "own_stack.h"
+#include "sanitized.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -168,6 +169,9 @@ static void trace_one(int number, siginfo_t *info, void *argument) {
 
 static void test_caller_is_found_from_every_instruction(void **state) {
     (void)state;
+    /* Some of its own instructions have no row that is right. */
+    if (HAS_ADDRESS_SANITIZER)
+        return;
 #if defined(__x86_64__)
     struct sigaction action = {.sa_sigaction = trace_one, .sa_flags = SA_SIGINFO};
     assert_int_equal(sigaction(SIGTRAP, &action, NULL), 0);

@@ -352,9 +352,10 @@ static void test_a_first_thread_that_ends_first(void **state) {
     child_await_state(pid, pid, "Z");
     assert_int_equal(process_events_next(events, &event), STATUS_NOT_FOUND);
     shared->go = 2;
-    event = await_event(events);
-    assert_int_equal(event.kind, PROCESS_EXITED);
-    assert_int_equal(event.pid, pid);
+    /* What looks for leaks at its end (LeakSanitizer) has a child for that. */
+    do
+        event = await_event(events);
+    while (event.pid != pid || event.kind != PROCESS_EXITED);
     process_events_free(events);
     child_end(pid);
 }

@@ -1,6 +1,7 @@
 #include "profile/build.h"
 
 #include "capture_memory.h"
+#include "profile/builder.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,6 +28,9 @@ static void test_library_code_is_told_by_its_path(void **state) {
     struct capture_process process = {.libraries = libraries, .library_count = 2};
     uint32_t index = 0;
     assert_int_equal(profile_append_process(profile, &process, &index), STATUS_OK);
+    /* Each frame is held against each library once, however many processes told of it. */
+    assert_int_equal(profile_append_process(profile, &process, &index), STATUS_OK);
+    assert_int_equal(profile->builder->library_count, 2);
     assert_true(is_library(profile, "/usr/lib/python3.11/json/__init__.py"));
     assert_true(is_library(profile, "/opt/py/lib64/python3.13t/threading.py"));
     assert_true(is_library(profile, "/root/.pyenv/versions/3.8.18/lib/python3.8/os.py"));
@@ -125,6 +129,8 @@ static void test_sums_stop_at_the_top(void **state) {
     assert_int_equal(profile_add_value(profile, 0, 0, MEASURE_ALLOC_BYTES, UINT64_MAX - 1), STATUS_OK);
     assert_int_equal(profile_add_value(profile, 0, 0, MEASURE_ALLOC_BYTES, 5), STATUS_OK);
     assert_true(profile_total(profile, MEASURE_ALLOC_BYTES) == UINT64_MAX);
+    const uint64_t row[MEASURE_COUNT] = {[MEASURE_ALLOC_BYTES] = 1, [MEASURE_ALLOC_VARIANCE] = UINT64_MAX};
+    assert_true(profile_margin(row, MEASURE_ALLOC_BYTES) == UINT64_MAX);
     profile_free(profile);
 }
 
@@ -197,6 +203,108 @@ static void test_a_capture_becomes_a_profile(void **state) {
     memory_release(&memory);
 }
 
+/* The counters come last. */
+static void test_what_was_cut_was_taken_all_the_same(void **state) {
+    (void)state;
+    struct capture_memory memory;
+    struct capture_writer *writer = memory_writer_open(&memory, NULL);
+    struct profile *profile = profile_new();
+    struct profile_load_options options = {.without_idle = true};
+    for (unsigned i = 0; i < 5; i++) {
+        struct capture_sample sample = {.thread = 1, .run = i < 2 ? CAPTURE_RUNNING : CAPTURE_IDLE};
+        assert_int_equal(capture_write_sample(writer, &sample), STATUS_OK);
+    }
+    assert_int_equal(capture_writer_flush(writer, UINT64_MAX), STATUS_OK);
+    memory_take(&memory);
+    capture_writer_abandon(writer);
+    assert_int_equal(profile_add_capture_bytes(profile, memory.bytes, memory.size_bytes, &options, NULL),
+                     STATUS_DAMAGED);
+    assert_int_equal(profile->counters.taken, 5);
+    profile_free(profile);
+    memory_release(&memory);
+}
+
+/* As it is where strobe looks from outside before the agent is found, which was there before. */
+static void test_time_begins_with_the_earlier_look(void **state) {
+    (void)state;
+    struct capture_memory memory;
+    struct capture_writer *writer = memory_writer_open(&memory, NULL);
+    struct profile *profile = profile_new();
+    struct profile_load_options options = {.with_samples = true};
+    struct capture_process earlier = {.pid = 42, .start_ns = 4990000000};
+    assert_int_equal(capture_add_process(writer, &earlier), STATUS_OK);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct capture_sample sample = {.thread = 1, .time_ns = 4995000000 + i * 1000000};
+        assert_int_equal(capture_write_sample(writer, &sample), STATUS_OK);
+        /* Too late: that time line is in use. */
+        earlier.start_ns = 4000000000;
+        assert_int_equal(capture_add_process(writer, &earlier), STATUS_OK);
+    }
+    assert_int_equal(capture_writer_close(writer, NULL), STATUS_OK);
+    memory_take(&memory);
+    assert_int_equal(profile_add_capture_bytes(profile, memory.bytes, memory.size_bytes, &options, NULL), STATUS_OK);
+    assert_int_equal(profile->samples[0].time_ns, 5000000);
+    assert_int_equal(profile->elapsed_ns, 7000000);
+    assert_int_equal(profile->processes[0].elapsed_ns, 7000000);
+    profile_free(profile);
+    memory_release(&memory);
+}
+
+/* Where `line` holds so much, and held so much at the peak. */
+static void hold(struct capture_writer *writer, int32_t line, uint64_t exec_count, int64_t live, int64_t peak) {
+    const struct capture_difference values[] = {{CAPTURE_MEASURE_LIVE_BYTES, live}, {CAPTURE_MEASURE_PEAK_BYTES, peak}};
+    struct capture_footprint footprint = {.time_ns = 5000000000 + exec_count * 1000000,
+                                          .footprint_bytes = 7,
+                                          .lost_records = 2,
+                                          .exec_count = exec_count};
+    assert_int_equal(capture_write_footprint(writer, &footprint), STATUS_OK);
+    struct capture_change change = {.stack = memory_stack(writer, "/x.py", (const char *[]){"f"}, &line, 1),
+                                    .time_ns = footprint.time_ns,
+                                    .values = values,
+                                    .value_count = 2};
+    assert_int_equal(capture_write_change(writer, &change), STATUS_OK);
+    footprint.peak_bytes = (uint64_t)peak + 10;
+    assert_int_equal(capture_write_footprint(writer, &footprint), STATUS_OK);
+}
+
+static uint64_t value_in(const struct profile *profile, int32_t line, enum measure measure) {
+    for (size_t i = 0; i < profile->entry_count; i++)
+        if (profile->frames[profile->stacks[profile->entries[i].stack].frame].line == line)
+            return profile_value(profile, i, measure);
+    fail();
+    return 0;
+}
+
+/* What lives of a program does not outlive its exec, and the peak is that of one of the programs, not a bit of each. */
+static void test_an_exec_leaves_nothing_live(void **state) {
+    (void)state;
+    static const int64_t PEAKS[][3] = {{1000, 500, 300}, {500, 1000, 300}, {300, 500, 1000}};
+    for (size_t i = 0; i < 3; i++) {
+        struct capture_memory memory;
+        struct capture_writer *writer = memory_writer_open(&memory, NULL);
+        struct profile *profile = profile_new();
+        for (uint32_t program = 0; program < 3; program++)
+            hold(writer, (int32_t)program + 1, program, 100 + program, PEAKS[i][program]);
+        assert_int_equal(capture_writer_close(writer, NULL), STATUS_OK);
+        memory_take(&memory);
+        /* Twice: another capture is another process. */
+        for (int times = 1; times <= 2; times++) {
+            assert_int_equal(profile_add_capture_bytes(profile, memory.bytes, memory.size_bytes, NULL, NULL),
+                             STATUS_OK);
+            assert_int_equal(profile_total(profile, MEASURE_LIVE_BYTES), times * 102);
+            assert_int_equal(profile_total(profile, MEASURE_PEAK_BYTES), times * 1000);
+        }
+        for (int32_t line = 1; line <= 3; line++) {
+            assert_int_equal(value_in(profile, line, MEASURE_LIVE_BYTES), line == 3 ? 102 : 0);
+            assert_int_equal(value_in(profile, line, MEASURE_PEAK_BYTES), PEAKS[i][line - 1] == 1000 ? 1000 : 0);
+        }
+        assert_int_equal(profile->processes[0].memory.peak_bytes, 1010);
+        assert_int_equal(profile->processes[0].memory.lost_records, 3 * 2);
+        profile_free(profile);
+        memory_release(&memory);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_library_code_is_told_by_its_path),
@@ -204,6 +312,9 @@ int main(void) {
         cmocka_unit_test(test_a_measure_that_was_not_taken_is_absent),
         cmocka_unit_test(test_sums_stop_at_the_top),
         cmocka_unit_test(test_a_capture_becomes_a_profile),
+        cmocka_unit_test(test_what_was_cut_was_taken_all_the_same),
+        cmocka_unit_test(test_time_begins_with_the_earlier_look),
+        cmocka_unit_test(test_an_exec_leaves_nothing_live),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,6 +161,29 @@ static void see_one_of_each(int first, int second, int first_to_end) {
     assert_int_equal(heard.missed, 0);
 }
 
+static void test_counters_are_told_before_the_end(void **state) {
+    (void)state;
+    struct heard heard;
+    struct sample_sink *sides[2];
+    struct roster *roster = open_roster(&heard, sides);
+    const struct sample_counters inside = {.taken = 3, .errors = 1}, outside = {.taken = 40, .missed = 2};
+    struct sampled_process processes[2] = {{.pid = 7, .counters = &inside}, {.pid = 7, .counters = &outside}};
+    for (int i = 0; i < 2; i++)
+        start(sides[i], &processes[i]);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sides[1]->idle(sides[1], 1), STATUS_OK);
+        const struct sample_counters *sum = heard.last_process.counters;
+        assert_int_equal(sum->taken, i == 0 ? 43 : 45);
+        assert_int_equal(sum->missed, 2);
+        assert_int_equal(sum->errors, 1);
+        if (i == 0)
+            end(sides[0], &processes[0], 5);
+    }
+    end(sides[1], &processes[1], 50);
+    assert_int_equal(heard.counters.taken, 55);
+    assert_int_equal(roster_free(roster), STATUS_OK);
+}
+
 static void test_two_sides_are_one(void **state) {
     (void)state;
     for (int i = 0; i < 8; i++)
@@ -335,6 +358,7 @@ static void test_a_thread_lost_and_found(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counters_are_told_before_the_end),
         cmocka_unit_test(test_two_sides_are_one),
         cmocka_unit_test(test_one_side_alone),
         cmocka_unit_test(test_exec),

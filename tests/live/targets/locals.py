@@ -180,7 +180,8 @@ def executed_in_one_dict(call):
 
 
 def executed_in_two_dicts(call):
-    exec("own = 'local'\ncall()", {"call": call, "is_global": True}, {"given": 2})
+    keys = {5: "five", 2**62: "large", 2.5: "float", (1, "two"): "tuple", None: "none", b"bytes": "bytes"}
+    exec("own = 'local'\ncall()", {"call": call, "is_global": True}, dict(keys, given=2))
 
 
 def executed_comprehension(call):

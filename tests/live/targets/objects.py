@@ -496,6 +496,33 @@ def add_dates():
     add(timedelta.max)
 
 
+def add_long_names():
+    """Names of types longer than what is read of a type at first; in values they are cut."""
+    for name in ("Long" * 60, "Große" * 50, "a.b" * 50):
+        meta = type(name, (type,), {})
+        add(meta("Made", (), {"__module__": "__main__"}), "<class '__main__.Made'>")
+
+
+def add_new_in_3_15():
+    import gc
+
+    class Own(frozendict):
+        pass
+
+    for value in (frozendict(), frozendict(a=1, b=[2, "c"]), frozendict({1: frozendict()}), Own(), Own(a=1)):
+        add(value)
+    add(sentinel("MISSING"))
+    space = {}
+    exec("lazy import json\nlazy import xml.dom.pulldom as pulldom\nlazy import os.path, wave as w\n"
+         "lazy from collections import deque\nlazy from xml.sax import handler, saxutils as utils", space)
+    # To ask the namespace for one would import it.
+    lazy = [value for value in gc.get_referents(space) if type(value).__name__ == "lazy_import"]
+    assert len(lazy) > 4, lazy
+    values.append(space)
+    for value in lazy:
+        add(value)
+
+
 def pointer_of_runtime():
     return ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
 
@@ -514,6 +541,9 @@ def main():
     add_instances()
     add_special()
     add_dates()
+    add_long_names()
+    if sys.version_info >= (3, 15):
+        add_new_in_3_15()
     print(json.dumps({"runtime": pointer_of_runtime(), "cases": cases}), flush=True)
     sys.stdin.read()
 

@@ -70,13 +70,12 @@ def variables_of(frame):
 def locals_of(frame):
     arguments = argument_names(frame.f_code)
     return {
-        name: {
+        name if isinstance(name, str) else repr(name): {
             "type": type(value).__name__,
             "value": repr(value) if simple(value) else None,
             "argument": name in arguments,
         }
         for name, value in variables_of(frame).items()
-        if isinstance(name, str)
     }
 
 
