@@ -396,7 +396,7 @@ def test_a_signal_does_not_cut_what_is_being_written(any_python, script, tmp_pat
     functions = "".join(f"def a_function_of_many_{i}(): a_function_of_many_{i + 1}()\n" for i in range(200))
     deep = script(f"{functions}{SIGNALLED.replace('work', 'a_function_of_many_200')}a_function_of_many_0()\n")
     deep.write_text(deep.read_text().replace("\na_function_of_many_200()\n", "\n"))
-    options = ["-d", "0.3", "-f", "speedscope", "--no-capture"]
+    options = ["-d", "0.3", "-f", "gecko", "--no-capture"]
     with Target(any_python, deep) as target, attached(target, *options, folder=tmp_path) as running:
         output, waiting = running.process.stdout, bytearray(4)
         room = fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, 4096)
@@ -408,7 +408,7 @@ def test_a_signal_does_not_cut_what_is_being_written(any_python, script, tmp_pat
         running.process.send_signal(signal.SIGINT)
         result = running.finish()
     assert (result.returncode, result.stderr) == (harness.OK, "")
-    assert len(result.json()["shared"]["frames"]) > 200
+    assert result.json()["threads"]
 
 
 def test_a_target_that_is_killed(python, script, tmp_path):
