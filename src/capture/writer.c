@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct capture_writer_options DEFAULTS = {
@@ -85,12 +87,23 @@ enum status capture_writer_open_descriptor(int descriptor, const struct capture_
     return status;
 }
 
+/* Two that write by turns would take each other's chunks for their own. A device bears that. */
+static bool is_being_written(int descriptor) {
+    struct stat info;
+    return fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) && flock(descriptor, LOCK_EX | LOCK_NB) != 0 &&
+           errno == EWOULDBLOCK;
+}
+
 enum status capture_writer_open(const char *path, const struct capture_writer_options *options,
                                 struct capture_writer **writer, struct error *error) {
     /* O_APPEND: whoever else holds the file open, a chunk lands whole. No O_TRUNC: there may be nothing to record. */
     int descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (descriptor < 0)
         return error_set(error, STATUS_FAILED, "cannot write %s: %s", path, strerror(errno));
+    if (is_being_written(descriptor)) {
+        (void)close(descriptor);
+        return error_set(error, STATUS_FAILED, "cannot write %s: another strobe is writing it", path);
+    }
     return capture_writer_open_descriptor(descriptor, options, writer, error);
 }
 

@@ -37,7 +37,8 @@ struct capture_writer_options {
  * file. */
 uint64_t capture_tick_ns(double rate_hz);
 
-/* Creates `path`; what a file has in it already stays until the first record. NULL options are all defaults. */
+/* Creates `path`; what a file has in it already stays until the first record. NULL options are all defaults.
+ * STATUS_FAILED also when another writer has the file open. */
 enum status capture_writer_open(const char *path, const struct capture_writer_options *options,
                                 struct capture_writer **writer, struct error *error) MUST_USE;
 /* Writes to a descriptor, which the writer owns from then on, also when it fails. */

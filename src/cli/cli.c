@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OUTPUT_BYTES = 1 << 16 };
+enum { OUTPUT_BYTES = 1 << 16, LINE_BYTES = 1 << 14 };
 
 int cli_exit_status(enum status status) {
     switch (status) {
@@ -30,10 +30,14 @@ int cli_exit_status(enum status status) {
     }
 }
 
+/* One line, whatever is in the names that it quotes, and in one piece. */
 static void say(const char *format, va_list arguments) {
-    fputs("strobe: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    char line[LINE_BYTES];
+    int length = vsnprintf(line, sizeof line, format, arguments);
+    for (int i = 0; line[i] != '\0' && i < length; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+            line[i] = '?';
+    (void)fprintf(stderr, "strobe: %s\n", length >= 0 ? line : format);
 }
 
 void cli_say(const char *format, ...) {
@@ -76,6 +80,12 @@ const char *cli_wrong_word(char *const *argv) {
 void cli_ignore_write_signals(void) {
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
+}
+
+void cli_ignore_stop_signals(void) {
+    (void)signal(SIGTSTP, SIG_IGN);
+    (void)signal(SIGTTIN, SIG_IGN);
+    (void)signal(SIGTTOU, SIG_IGN);
 }
 
 bool cli_parse_number(const char *text, long least, long most, long *number) {

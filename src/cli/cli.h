@@ -55,6 +55,9 @@ int cli_finish_output(void);
  * ignored, it would inherit. */
 void cli_ignore_write_signals(void);
 
+/* For commands that stop a process: what would stop strobe at the terminal does nothing then. */
+void cli_ignore_stop_signals(void);
+
 /* The commands. Each gets its own arguments, argv[0] being its name, and returns the exit status. */
 int command_attach(int argc, char **argv);
 int command_diff(int argc, char **argv);

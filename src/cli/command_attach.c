@@ -54,7 +54,7 @@ static int parse(int argc, char **argv, struct attach_options *options) {
         return cli_usage_error("attach", argc == optind ? "no process id given" : "more than one process id given");
     if (!cli_parse_pid(argv[optind], &options->pid))
         return cli_usage_error("attach", "'%s' is not a process id", argv[optind]);
-    const char *conflict = report_complete_options(&options->sampling.report);
+    const char *conflict = sampling_complete_options(&options->sampling);
     if (conflict != NULL)
         return cli_usage_error("attach", "%s", conflict);
     return -1;
@@ -63,7 +63,8 @@ static int parse(int argc, char **argv, struct attach_options *options) {
 /* The first signal ends the sampling, a second one the report. What was ignored (nohup) stays so. */
 static void catch_signals(void) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    const struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
+    /* What waits for time or news is interrupted all the same; a report that is being written is not cut. */
+    const struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         struct sigaction old;
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
@@ -79,9 +80,11 @@ static void announce(const struct attach_options *options, char text[static ANNO
         (void)snprintf(text, ANNOUNCEMENT_BYTES, "sampling process %d until it ends or Ctrl-C", (int)options->pid);
 }
 
-/* A held process's signals wait for strobe, which hears of them by SIGCHLD. */
+/* A held process's signals wait for strobe, which hears of them by SIGCHLD. A strobe that Ctrl-Z stops would leave the
+ * process stopped or waiting with it. */
 static int catch_child_signals(void) {
     sigset_t mask;
+    cli_ignore_stop_signals();
     (void)sigemptyset(&mask);
     (void)sigaddset(&mask, SIGCHLD);
     (void)signal(SIGCHLD, SIG_DFL);
@@ -160,7 +163,7 @@ int command_attach(int argc, char **argv) {
                                 &attached,         0,    false};
     enum status status = sampling_record(&sampling, &stop_requested, &error);
     int exit_status = status == STATUS_OK ? sampling_report(&sampling) : cli_fail(&error);
-    if (status != STATUS_OK && (options.sampling.no_capture || sampling.process_count == 0))
+    if (status != STATUS_OK && sampling.process_count == 0)
         sampling_remove_capture(&sampling);
     process_free(attached.process);
     free(path);

@@ -97,6 +97,8 @@ int command_dump(int argc, char **argv) {
     if (ended >= 0)
         return ended;
     cli_buffer_output();
+    if (options.look.blocking)
+        cli_ignore_stop_signals();
     enum status status = process_open(options.pid, &process, &error);
     if (status != STATUS_OK)
         return cli_fail(&error);

@@ -52,6 +52,7 @@ struct run_options {
     bool no_agent;
     bool on_demand;
     bool wants_perf;
+    bool wants_memory;            /* said so */
     uint64_t memory_stride_bytes; /* 0: memory is not looked at */
     char **command;               /* an array of our own; the words are argv's */
 };
@@ -78,14 +79,26 @@ static char **make_command(const char *first, const char *second, const char *th
     return command;
 }
 
+/* What is wrong with the options together, or NULL. */
+static const char *find_conflict(struct run_options *options) {
+    const struct target_options *target = &options->sampling.sampler.target;
+    if (!options->no_agent && (target->mode != SAMPLING_WALL || target->blocking))
+        return "--mode and --blocking are for sampling from outside, with --no-agent";
+    if (options->no_agent && options->wants_perf)
+        return "--clock perf is the agent's, and --no-agent does without";
+    if (options->no_agent && options->on_demand)
+        return "--on-demand is the agent's, and --no-agent does without";
+    if (options->no_agent && options->wants_memory)
+        return "--memory is the agent's, and --no-agent does without";
+    return sampling_complete_options(&options->sampling);
+}
+
 /* What is to be run: -m or -c with its value when `option` is that, else what stands at optind. */
 static int take_command(struct run_options *options, int argc, char **argv, int option, bool is_command) {
     const char *letter = option == 'm' ? "-m" : option == 'c' ? "-c" : NULL;
-    if (!options->no_agent &&
-        (options->sampling.sampler.target.mode != SAMPLING_WALL || options->sampling.sampler.target.blocking))
-        return cli_usage_error("run", "--mode and --blocking are for sampling from outside, with --no-agent");
-    if (options->no_agent && options->wants_perf)
-        return cli_usage_error("run", "--clock perf is the agent's, and --no-agent does without");
+    const char *conflict = find_conflict(options);
+    if (conflict != NULL)
+        return cli_usage_error("run", "%s", conflict);
     if (letter == NULL && optind == argc)
         return cli_usage_error("run", "no program given");
     if (letter == NULL && !is_command && program_is_no_script(argv[optind]))
@@ -94,9 +107,6 @@ static int take_command(struct run_options *options, int argc, char **argv, int 
                                     argv + optind, argc - optind);
     if (options->command == NULL)
         return cli_fail(&(struct error){STATUS_FAILED, "there is not enough memory"});
-    const char *conflict = report_complete_options(&options->sampling.report);
-    if (conflict != NULL)
-        return cli_usage_error("run", "%s", conflict);
     return -1;
 }
 
@@ -109,6 +119,7 @@ static const char *take_memory(struct run_options *options, const char *how) {
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
         if (strcmp(how, ways[i].name) == 0) {
             options->memory_stride_bytes = ways[i].stride_bytes;
+            options->wants_memory = ways[i].stride_bytes > 0;
             return NULL;
         }
     return "--memory is exact, sampled or off, not";
@@ -144,7 +155,7 @@ static int parse(int argc, char **argv, struct run_options *options) {
         else if (option == OPTION_ON_DEMAND)
             options->on_demand = true;
         else if (option == OPTION_CPU_ONLY)
-            options->memory_stride_bytes = 0;
+            (void)take_memory(options, "off");
         else if (option == OPTION_MEMORY)
             problem = take_memory(options, optarg);
         else if (option == OPTION_CLOCK)
@@ -216,7 +227,7 @@ static void report(const struct run *run, const struct sampling *sampling, enum 
     }
     if (status == STATUS_OK)
         cli_say("nothing was sampled: %s did not become a Python that strobe knows", command);
-    if (sampling->process_count == 0 || sampling->options->no_capture)
+    if (sampling->process_count == 0)
         sampling_remove_capture(sampling);
 }
 

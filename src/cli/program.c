@@ -56,12 +56,19 @@ const char *program_script(char *const *command) {
     return kind == 0 ? target : NULL;
 }
 
-const char *program_name(char *const *command) {
+size_t program_name(char *const *command, const char **name) {
     char kind = 0;
-    if (command[0] == NULL)
-        return "python";
     const char *target = is_python(command) ? find_target(command, &kind) : NULL;
-    return target != NULL && kind != 'c' ? base_name(target) : base_name(command[0]);
+    const char *path = target != NULL && kind != 'c' ? target : command[0] != NULL ? command[0] : "";
+    size_t length = strlen(path);
+    /* A folder with a __main__.py, as shells complete it. */
+    while (length > 0 && path[length - 1] == '/')
+        length--;
+    *name = path + length;
+    while (*name > path && (*name)[-1] != '/')
+        --*name;
+    length -= (size_t)(*name - path);
+    return length;
 }
 
 static bool is_in_bin(const char *path) {

@@ -10,8 +10,9 @@
 /* The script (or folder, or archive) that a Python is told to run; NULL for a module, code, standard input, and for
  * what is no Python by its name. */
 const char *program_script(char *const *command);
-/* The script or module; for what is no Python by its name (a shell, gunicorn), that. */
-const char *program_name(char *const *command);
+/* The script or module; for what is no Python by its name (a shell, gunicorn), that. Without its folder; *name ends
+ * after as many bytes as are returned, which may be none. */
+size_t program_name(char *const *command, const char **name);
 
 /* Where execvp finds a command. */
 bool program_find_on_path(const char *command, char path[PATH_MAX]);

@@ -6,6 +6,7 @@
 #include "cli/recorder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -93,14 +94,31 @@ const char *sampling_take_option(struct sampling_options *options, int option, c
     }
 }
 
+const char *sampling_complete_options(struct sampling_options *options) {
+    if (options->no_capture && options->capture != NULL)
+        return "--capture says where to keep the capture, and --no-capture to keep none";
+    return report_complete_options(&options->report);
+}
+
 static char *no_path(void) {
     cli_say("there is not enough memory");
     return NULL;
 }
 
 static char *named_capture(char *const *command, pid_t pid) {
-    const char *name = program_name(command);
-    size_t length = strcspn(name, " \t\n(");
+    const char *name = NULL;
+    size_t size_bytes = program_name(command, &name), length = 0;
+    /* Neither a hidden file nor what `report` takes for an option (a login shell's "-sh"). */
+    while (size_bytes > 0 && (*name == '-' || *name == '.')) {
+        name++;
+        size_bytes--;
+    }
+    while (length < size_bytes && (unsigned char)name[length] > ' ' && name[length] != '(')
+        length++;
+    if (length == 0) {
+        name = "python";
+        length = strlen(name);
+    }
     if (length > 3 && strncmp(name + length - 3, ".py", 3) == 0)
         length -= 3;
     if (length > MAX_NAME_BYTES)
@@ -109,22 +127,23 @@ static char *named_capture(char *const *command, pid_t pid) {
     return asprintf(&path, "%.*s-%d.strobe", (int)length, name, (int)pid) >= 0 ? path : no_path();
 }
 
-/* A capture that nobody wants to keep is a file without a name. */
+/* A capture that nobody wants to keep is a file without a name, which is gone with strobe, however that ends. */
 static char *unnamed_capture(void) {
     const char *folder = getenv("TMPDIR");
-    char *path = NULL;
+    char *path = NULL, *descriptor = NULL;
     if (folder == NULL || folder[0] == '\0')
         folder = "/tmp";
     if (asprintf(&path, "%s/strobe-XXXXXX", folder) < 0)
         return no_path();
-    int fd = mkstemp(path);
-    if (fd < 0) {
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0)
         cli_say("cannot make a temporary file in %s: %s (TMPDIR=FOLDER puts it elsewhere)", folder, strerror(errno));
-        free(path);
+    else
+        (void)unlink(path);
+    free(path);
+    if (fd < 0)
         return NULL;
-    }
-    (void)close(fd);
-    return path;
+    return asprintf(&descriptor, "/proc/self/fd/%d", fd) >= 0 ? descriptor : no_path();
 }
 
 char *sampling_make_path(const struct sampling_options *options, char *const *command, pid_t pid) {
@@ -162,9 +181,10 @@ static enum status open_capture(struct sampling *sampling, const struct capture_
     const struct sampling_options *how = sampling->options;
     struct stat info;
     struct error reason = {0};
-    sampling->is_ours =
-        how->no_capture || lstat(sampling->path, &info) != 0 || (S_ISREG(info.st_mode) && info.st_size == 0);
+    bool is_new = lstat(sampling->path, &info) != 0;
     enum status status = capture_writer_open(sampling->path, options, writer, &reason);
+    /* An empty one may be another strobe's that has begun just now. */
+    sampling->is_ours = is_new || (status == STATUS_OK && S_ISREG(info.st_mode) && info.st_size == 0);
     if (status != STATUS_OK)
         return error_set(error, status, "%s%s", reason.text,
                          how->no_capture || how->capture != NULL
@@ -179,6 +199,14 @@ static enum status open_capture(struct sampling *sampling, const struct capture_
 void sampling_remove_capture(const struct sampling *sampling) {
     if (sampling->is_ours)
         (void)unlink(sampling->path);
+}
+
+static void explain_writing(const struct sampling *sampling, const struct error *reason, struct error *error) {
+    if (sampling->options->no_capture)
+        (void)error_set(error, STATUS_FAILED, "%s (it is a temporary file: TMPDIR=FOLDER puts it elsewhere)",
+                        reason->text);
+    else
+        (void)error_set(error, STATUS_FAILED, "%s: %s; what was sampled before is in it", sampling->path, reason->text);
 }
 
 enum status sampling_record(struct sampling *sampling, const volatile sig_atomic_t *stop, struct error *error) {
@@ -201,8 +229,7 @@ enum status sampling_record(struct sampling *sampling, const volatile sig_atomic
         status = sample(sampling, recorder_sink(recorder), stop, error);
     recorder_free(recorder);
     if (status != STATUS_OK && capture_writer_error(writer)->status != STATUS_OK)
-        (void)error_set(error, STATUS_FAILED, "%s: %s; what was sampled before is in it", sampling->path,
-                        capture_writer_error(writer)->text);
+        explain_writing(sampling, capture_writer_error(writer), error);
     struct error ignored = {0};
     if (sampling->process_count == 0) {
         /* Not even an end: what was in the file stays. */
@@ -215,9 +242,7 @@ enum status sampling_record(struct sampling *sampling, const volatile sig_atomic
 
 int sampling_report(const struct sampling *sampling) {
     int exit_status = report_captures(&sampling->path, 1, &sampling->options->report);
-    if (sampling->options->no_capture)
-        (void)unlink(sampling->path);
-    else if (!sampling->options->quiet)
+    if (!sampling->options->no_capture && !sampling->options->quiet)
         cli_say("the capture is in %s ('strobe report %s' makes any other report of it)", sampling->path,
                 sampling->path);
     return exit_status;

@@ -51,6 +51,9 @@ int sampling_finish_help(void);
 /* Takes one of these options. What is wrong with it, or NULL. */
 const char *sampling_take_option(struct sampling_options *options, int option, const char *value);
 
+/* After the last option: as report_complete_options. */
+const char *sampling_complete_options(struct sampling_options *options);
+
 /* Whose path the capture has: as asked for, else NAME-PID.strobe in the current folder, NAME being what the command
  * runs. The caller frees it. NULL, and said so, when there is none to be had. */
 char *sampling_make_path(const struct sampling_options *options, char *const *command, pid_t pid);

@@ -20,8 +20,9 @@ struct spawn_news {
  * from its first instruction on; when strobe ends before that, so does it. It has strobe's standard streams,
  * environment, process group, signal mask and dispositions, as if strobe were not there.
  *
- * From here to spawn_close, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD do nothing to strobe but
- * make spawn_fd readable. Call it before there are other threads. One at a time. */
+ * From here to spawn_close, SIGCHLD and what a program may be sent by others (SIGTERM, SIGHUP, SIGUSR1, real-time
+ * signals and the like; not SIGTSTP and SIGCONT, which stop strobe and let it go on) does nothing to strobe but make
+ * spawn_fd readable. Call it before there are other threads. One at a time. */
 enum status spawn_open(char *const *command, struct spawn **spawn, struct error *error) MUST_USE;
 /* Lets the child become the command. STATUS_NOT_FOUND when there is no such command (a shell exits with 127 then),
  * STATUS_PERMISSION when it cannot be executed (126). */
@@ -32,7 +33,8 @@ pid_t spawn_pid(const struct spawn *spawn);
 /* For poll(2): readable when spawn_poll has something to do. */
 int spawn_fd(const struct spawn *spawn);
 /* Passes signals on and tells what happened; never blocks. What the terminal sends goes to its whole foreground process
- * group, the command included, and is not sent again; what another process sent to strobe is. */
+ * group, the command included, and is not sent again; what another process sent to strobe is, and that the terminal has
+ * gone when strobe alone was told. */
 void spawn_poll(struct spawn *spawn, struct spawn_news *news);
 /* Gives the signals back as they were. Leaves a command that still runs alone. */
 void spawn_close(struct spawn *spawn);

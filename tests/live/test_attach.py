@@ -1,5 +1,6 @@
 """`strobe attach` and what follows from it: what is reported is held against what the targets measured themselves."""
 
+import fcntl
 import json
 import os
 import random
@@ -8,6 +9,8 @@ import resource
 import select
 import signal
 import subprocess
+import sys
+import termios
 import time
 from contextlib import contextmanager
 
@@ -379,6 +382,37 @@ def test_a_signal_ends_the_sampling_and_not_the_report(any_python, script, tmp_p
     assert "work" in strobe("report", capture).stdout
 
 
+def test_a_key_that_stops_strobe_does_not_stop_its_target(any_python, script, tmp_path):
+    """A signal to a process that is traced waits for who traces it."""
+    with Target(any_python, script(SIGNALLED)) as target:
+        with attached(target, "--blocking", folder=tmp_path) as running:
+            target.await_cpu_time(target.pid, ticks=5)
+            running.process.send_signal(signal.SIGTSTP)
+            target.process.terminate()
+            assert target.process.wait(harness.TIMEOUT_S) == -signal.SIGTERM
+            assert running.finish().returncode == harness.OK
+
+
+def test_a_signal_does_not_cut_what_is_being_written(any_python, script, tmp_path):
+    """Of a stack of 200 functions there is more to tell than the pipe takes."""
+    functions = "".join(f"def a_function_of_many_{i}(): a_function_of_many_{i + 1}()\n" for i in range(200))
+    deep = script(f"{functions}{SIGNALLED.replace('work', 'a_function_of_many_200')}a_function_of_many_0()\n")
+    deep.write_text(deep.read_text().replace("\na_function_of_many_200()\n", "\n"))
+    options = ["-d", "0.3", "-f", "gecko", "--no-capture"]
+    with Target(any_python, deep) as target, attached(target, *options, folder=tmp_path) as running:
+        output, waiting = running.process.stdout, bytearray(4)
+        room = fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, 4096)
+        deadline_s = time.monotonic() + harness.TIMEOUT_S
+        while int.from_bytes(waiting, sys.byteorder) < room:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.001)
+            fcntl.ioctl(output, termios.FIONREAD, waiting)
+        running.process.send_signal(signal.SIGINT)
+        result = running.finish()
+    assert (result.returncode, result.stderr) == (harness.OK, "")
+    assert result.json()["threads"]
+
+
 def test_a_target_that_is_killed(python, script, tmp_path):
     with Target(python, script(SIGNALLED)) as target:
         with attached(target, "-f", "json", folder=tmp_path) as running:
@@ -525,6 +559,48 @@ def test_names_of_captures(any_python, script, tmp_path):
         quiet = strobe("attach", "-d", "0.05", "--quiet", "--no-capture", target.pid, cwd=tmp_path)
         assert (quiet.returncode, quiet.stderr) == (harness.OK, "")
         assert list(tmp_path.glob("*.strobe")) == []
+        # Nor is anything left when strobe cannot tidy up.
+        (tmp_path / "temporary").mkdir()
+        environment = dict(os.environ, TMPDIR=str(tmp_path / "temporary"))
+        with subprocess.Popen(
+            [harness.STROBE, "attach", "--no-capture", str(target.pid)], stderr=subprocess.PIPE, env=environment
+        ) as strobe_process:
+            assert b"sampling process" in strobe_process.stderr.readline()
+            strobe_process.kill()
+        assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments,name", [(["folder/"], "folder"), (["."], "python"), (["-c", "pass"], "python3"), ([".hid den.py"], "hid")]
+)
+def test_names_of_captures_are_files_beside_the_user(any_python, tmp_path, arguments, name):
+    """As shells complete a folder, and without what would hide the capture or look like an option."""
+    (tmp_path / "folder").mkdir()
+    for script in "folder/__main__.py", "__main__.py", ".hid den.py":
+        (tmp_path / script).write_text("pass")
+    (tmp_path / "python3").symlink_to(any_python.path)
+    environment = dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    result = strobe("run", "--quiet", *arguments, cwd=tmp_path, env=environment)
+    assert result.returncode == harness.OK, result.stderr
+    (capture,) = tmp_path.rglob("*.strobe")
+    assert capture.parent == tmp_path and re.fullmatch(rf"{name}-\d+\.strobe", capture.name), capture
+
+
+def test_an_output_under_another_name(any_python, tmp_path):
+    """A descriptor's file is written to, a link's is replaced; neither name is."""
+    assert strobe("run", "--capture", "one", "--", any_python.path, "-c", "1", cwd=tmp_path).returncode == harness.OK
+    command = [harness.STROBE, "report", "one", "-f", "json"]
+    with open(tmp_path / "log", "ab") as log:
+        log.write(b"before\n")
+        log.flush()
+        subprocess.run([*command, "-o", "/dev/fd/1"], stdout=log, cwd=tmp_path, check=True, timeout=harness.TIMEOUT_S)
+    assert json.loads((tmp_path / "log").read_text().removeprefix("before\n"))["strobe"] == 1
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "report.json").write_text("before")
+    (tmp_path / "link.json").symlink_to("folder/report.json")
+    subprocess.run([*command, "-o", "link.json"], cwd=tmp_path, check=True, timeout=harness.TIMEOUT_S)
+    assert (tmp_path / "link.json").is_symlink() and len(list(tmp_path.rglob("*"))) == 5
+    assert json.loads((tmp_path / "folder" / "report.json").read_text())["strobe"] == 1
 
 
 def test_a_script_that_was_called_by_a_relative_name(python, script, tmp_path):

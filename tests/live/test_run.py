@@ -231,7 +231,7 @@ def test_what_is_not_python(run, tmp_path):
 def test_commands_that_cannot_be_started(run, tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    for command, status in (("no-such-command", 127), (str(file), 126)):
+    for command, status in (("no-such-command", 127), ("no\nsuch\33[31mcommand", 127), (str(file), 126)):
         result = run("--", command, cwd=tmp_path)
         assert result.returncode == status
         assert re.fullmatch(r"strobe: [^\n]+\n", result.stderr), result.stderr
@@ -245,6 +245,10 @@ def test_usage(tmp_path):
         ["run", "--no-agent", "--no-such", "x.py"],
         ["run", "--mode", "cpu", "x.py"],
         ["run", "--blocking", "x.py"],
+        ["run", "--no-agent", "--clock", "perf", "x.py"],
+        ["run", "--no-agent", "--on-demand", "x.py"],
+        ["run", "--no-agent", "--memory", "exact", "x.py"],
+        ["run", "--capture", "x", "--no-capture", "x.py"],
     ):
         harness.assert_refuses(strobe(*arguments, cwd=tmp_path), harness.USAGE)
     assert "--no-agent" in strobe("run", "--blocking", "x.py").stderr

@@ -549,6 +549,23 @@ static void test_a_full_disk_ends_it_with_a_whole_chunk(void **state) {
 }
 
 /* A disk that fills up in the middle, as far as the writer can tell: files of this process end at 20 kB. */
+static void test_a_file_has_one_writer_at_a_time(void **state) {
+    (void)state;
+    char path[] = "/tmp/strobe-test-capture-XXXXXX";
+    struct capture_writer *first = NULL, *second = NULL;
+    struct error error = {0};
+    int descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    assert_int_equal(capture_writer_open(path, NULL, &first, &error), STATUS_OK);
+    assert_int_equal(capture_writer_open(path, NULL, &second, &error), STATUS_FAILED);
+    assert_non_null(strstr(error.text, "another strobe is writing it"));
+    assert_int_equal(capture_writer_close(first, &error), STATUS_OK);
+    assert_int_equal(capture_writer_open(path, NULL, &second, &error), STATUS_OK);
+    capture_writer_abandon(second);
+    (void)close(descriptor);
+    (void)unlink(path);
+}
+
 static void test_what_was_written_before_the_disk_was_full_stays(void **state) {
     struct told *told = *state;
     struct rlimit before;
@@ -691,6 +708,7 @@ int main(void) {
         cmocka_unit_test(test_a_table_has_an_end_within_an_epoch_too),
         cmocka_unit_test(test_ids_that_were_never_given_are_refused),
         cmocka_unit_test(test_a_full_disk_ends_it_with_a_whole_chunk),
+        cmocka_unit_test(test_a_file_has_one_writer_at_a_time),
         cmocka_unit_test_setup_teardown(test_what_was_written_before_the_disk_was_full_stays, set_up, tear_down),
         cmocka_unit_test(test_a_thread_writes_the_same_file),
         cmocka_unit_test_setup_teardown(test_a_forked_child_leaves_the_file_alone, set_up, tear_down),

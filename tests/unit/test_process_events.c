@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -190,6 +191,54 @@ static void follow_a_command(struct process_events *events) {
         assert_true(event.status_known && WTERMSIG(event.wait_status) == SIGKILL);
 }
 
+static void fork_for_ever(void *unused) {
+    (void)unused;
+    child_ready();
+    for (;;) {
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(0);
+        (void)waitpid(pid, NULL, 0);
+        (void)usleep(20000);
+    }
+}
+
+/* In a PID namespace of its own the kernel does not answer, and tells it all the same what it tells another. */
+static void open_in_a_namespace(void *unused) {
+    struct process_events *events = NULL;
+    int status = 0;
+    (void)unused;
+    child_ready();
+    pid_t pid = unshare(CLONE_NEWPID) == 0 ? fork() : -1;
+    if (pid == 0) {
+        pid_t own = getpid();
+        (void)alarm(5);
+        enum status opened = process_events_open(&own, 1, PERIOD_NS, &events, NULL);
+        _exit(opened == STATUS_OK && !process_events_complete(events) ? 0 : 97);
+    }
+    (void)waitpid(pid, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 96);
+}
+
+static void test_a_busy_machine_is_not_waited_for(void **state) {
+    (void)state;
+    pid_t own = getpid();
+    struct process_events *events = NULL;
+    struct error error = {0};
+    int status = 0;
+    assert_int_equal(process_events_open(&own, 1, PERIOD_NS, &events, &error), STATUS_OK);
+    if (!process_events_complete(events)) {
+        process_events_free(events);
+        skip();
+    }
+    pid_t storm = child_start(fork_for_ever, NULL), inside = child_start(open_in_a_namespace, NULL);
+    assert_int_equal(waitpid(inside, &status, 0), inside);
+    child_end(storm);
+    process_events_free(events);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void test_a_command(void **state) {
     (void)state;
     pid_t pid = child_start(run_a_command, NULL);
@@ -314,6 +363,7 @@ static void test_a_first_thread_that_ends_first(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_storm_of_forks, set_up, tear_down),
+        cmocka_unit_test(test_a_busy_machine_is_not_waited_for),
         cmocka_unit_test_setup_teardown(test_a_command, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_command_by_scan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_those_that_live_already, set_up, tear_down),

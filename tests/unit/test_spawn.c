@@ -1,6 +1,7 @@
 #include "process/process.h"
 #include "process/spawn.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -8,7 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +118,74 @@ static void test_sent_signals_are_passed_on(void **state) {
     (void)close(9);
 }
 
+/* Those that would end or stop strobe, and leave the command alone. */
+static void test_all_sent_signals_are_passed_on(void **state) {
+    (void)state;
+    const int signals[] = {SIGABRT, SIGALRM, SIGVTALRM, SIGPROF,  SIGIO,    SIGPWR,
+                           SIGTTIN, SIGTTOU, SIGWINCH,  SIGRTMIN, SIGRTMAX, SIGUSR2};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        char script[128];
+        int ends[2];
+        assert_int_equal(pipe(ends), 0);
+        assert_int_equal(dup2(ends[1], 9), 9);
+        (void)snprintf(script, sizeof script, "trap 'exit 7' %d; echo up >&9; while :; do sleep 0.01; done",
+                       signals[i]);
+        struct spawn *spawn = start_shell(script);
+        expect_line(ends[0], "up\n");
+        assert_int_equal(kill(getpid(), signals[i]), 0);
+        assert_int_equal(await_end(spawn), 7);
+        spawn_close(spawn);
+        for (int end = 0; end < 2; end++)
+            (void)close(ends[end]);
+        (void)close(9);
+    }
+}
+
+/* The kernel tells only the first process of a session that its terminal is gone. */
+static int run_in_session_of(int terminal, int hung_up) {
+    char go = 0;
+    struct error error = {0};
+    struct spawn *spawn = NULL;
+    const char *const command[] = {"sleep", "1000", NULL};
+    if (setsid() < 0 || ioctl(terminal, TIOCSCTTY, 0) != 0)
+        return 100;
+    if (spawn_open((char *const *)(uintptr_t)command, &spawn, &error) != STATUS_OK ||
+        spawn_start(spawn, &error) != STATUS_OK || write(hung_up, &go, 1) != 1)
+        return 101;
+    struct spawn_news news = {0};
+    for (struct pollfd poll_fd = {.fd = spawn_fd(spawn), .events = POLLIN}; !news.ended;) {
+        if (poll(&poll_fd, 1, PATIENCE_MS) != 1) {
+            (void)kill(spawn_pid(spawn), SIGKILL);
+            return 102;
+        }
+        spawn_poll(spawn, &news);
+    }
+    return spawn_exit_code(news.wait_status);
+}
+
+static void test_a_terminal_that_hangs_up(void **state) {
+    (void)state;
+    int ends[2], status = 0;
+    char ready = 0;
+    int keyboard = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(keyboard >= 0 && grantpt(keyboard) == 0 && unlockpt(keyboard) == 0);
+    int terminal = open(ptsname(keyboard), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(terminal >= 0);
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)close(keyboard);
+        _exit(run_in_session_of(terminal, ends[1]));
+    }
+    assert_int_equal(read(ends[0], &ready, 1), 1);
+    (void)close(keyboard);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(spawn_exit_code(status), 128 + SIGHUP);
+    (void)close(terminal);
+    for (int end = 0; end < 2; end++)
+        (void)close(ends[end]);
+}
+
 static void test_an_interrupt_is_told(void **state) {
     (void)state;
     struct spawn *spawn = start_shell("exec sleep 1000");
@@ -184,6 +255,8 @@ int main(void) {
         cmocka_unit_test(test_commands_that_are_none),
         cmocka_unit_test(test_a_child_that_was_never_started_ends),
         cmocka_unit_test(test_sent_signals_are_passed_on),
+        cmocka_unit_test(test_all_sent_signals_are_passed_on),
+        cmocka_unit_test(test_a_terminal_that_hangs_up),
         cmocka_unit_test(test_an_interrupt_is_told),
         cmocka_unit_test(test_signals_are_as_without_strobe),
         cmocka_unit_test(test_a_held_command),

@@ -1,5 +1,6 @@
 /* The kernel's process connector (drivers/connector/cn_proc.c): a message for each fork, exec and exit of the machine.
  */
+#include "base/clock.h"
 #include "process/linux/events.h"
 
 #include <errno.h>
@@ -56,10 +57,13 @@ static enum status receive(int fd, struct proc_event *event) {
 /* The kernel answers a request that it heeds. From another pid or user namespace it says nothing; without the
  * capability it says so, or says nothing, depending on its version. */
 static bool answered(int fd) {
-    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-    for (int i = 0; i < MESSAGES_PER_POLL_MAX && poll(&poll_fd, 1, ANSWER_PATIENCE_MS) > 0; i++) {
+    uint64_t deadline_ns = clock_monotonic_ns() + ANSWER_PATIENCE_MS * NS_PER_MS;
+    /* The group's messages come all the same where another process listens: on a busy machine without a pause. */
+    for (uint64_t now_ns; (now_ns = clock_monotonic_ns()) < deadline_ns;) {
+        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
         struct proc_event event;
-        if (receive(fd, &event) == STATUS_OK && event.what == PROC_EVENT_NONE)
+        if (poll(&poll_fd, 1, (int)((deadline_ns - now_ns) / NS_PER_MS + 1)) > 0 && receive(fd, &event) == STATUS_OK &&
+            event.what == PROC_EVENT_NONE)
             return event.event_data.ack.err == 0;
     }
     return false;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -34,12 +35,15 @@ static void close_fd(int *fd) {
 /* Blocked signals go to the descriptor, also those that were ignored; the child has them as they were. An ignored
  * SIGCHLD would bury the child unseen. */
 static enum status take_signals(struct spawn *spawn, struct error *error) {
-    static const int taken[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
+    static const int taken[] = {SIGINT,  SIGQUIT,   SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGABRT,  SIGALRM, SIGVTALRM,
+                                SIGPROF, SIGSTKFLT, SIGIO,   SIGPWR, SIGTTIN, SIGTTOU, SIGWINCH, SIGCHLD};
     struct sigaction by_default = {.sa_handler = SIG_DFL};
     sigset_t mask;
     (void)sigemptyset(&mask);
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
         (void)sigaddset(&mask, taken[i]);
+    for (int signal = SIGRTMIN; signal <= SIGRTMAX; signal++)
+        (void)sigaddset(&mask, signal);
     (void)sigaction(SIGCHLD, &by_default, &spawn->child_action_before);
     (void)sigprocmask(SIG_BLOCK, &mask, &spawn->mask_before);
     spawn->signals_taken = true;
@@ -150,6 +154,20 @@ static void collect_end(struct spawn *spawn) {
         spawn->ended = waitpid(spawn->pid, &spawn->wait_status, WNOHANG) == spawn->pid;
 }
 
+/* Positive codes are the kernel's: a key at the terminal, or its hanging up. That it tells the first process of the
+ * session alone, and the others when that has ended: strobe's command would never hear of it. */
+static bool is_to_be_sent(const struct signalfd_siginfo *info) {
+    return info->ssi_code <= 0 || (info->ssi_signo == SIGHUP && getsid(0) == getpid());
+}
+
+static void send_on(pid_t pid, const struct signalfd_siginfo *info) {
+    const union sigval value = {.sival_ptr = (void *)(uintptr_t)info->ssi_ptr};
+    if (info->ssi_code == SI_QUEUE)
+        (void)sigqueue(pid, (int)info->ssi_signo, value);
+    else
+        (void)kill(pid, (int)info->ssi_signo);
+}
+
 static void take_signal(const struct spawn *spawn, const struct signalfd_siginfo *info, struct spawn_news *news) {
     int signal = (int)info->ssi_signo;
     if (signal == SIGCHLD) {
@@ -158,9 +176,11 @@ static void take_signal(const struct spawn *spawn, const struct signalfd_siginfo
     }
     if (signal == SIGINT || signal == SIGQUIT)
         news->interrupted = true;
-    /* Positive codes are the kernel's: a key at the terminal, or its hanging up. */
-    if (info->ssi_code <= 0 && !spawn->ended)
-        (void)kill(spawn->pid, signal);
+    if (is_to_be_sent(info) && !spawn->ended)
+        send_on(spawn->pid, info);
+    /* In the background, the whole process group stops when one of it wants the terminal. */
+    else if (signal == SIGTTIN || signal == SIGTTOU)
+        (void)raise(SIGSTOP);
 }
 
 void spawn_poll(struct spawn *spawn, struct spawn_news *news) {
