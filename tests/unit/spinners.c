@@ -20,7 +20,7 @@ int spinners_tear_down(void **state) {
     return munmap(shared, sizeof *shared);
 }
 
-static void *spin(void *counter) {
+void *spinners_spin(void *counter) {
     for (;;)
         (*(volatile uint64_t *)counter)++;
     return NULL;
@@ -29,7 +29,7 @@ static void *spin(void *counter) {
 void spinners_spin_in_threads(void *unused) {
     for (size_t i = 0; i < SPINNERS; i++) {
         pthread_t thread;
-        if (pthread_create(&thread, NULL, spin, (void *)(uintptr_t)&shared->counters[i]) != 0)
+        if (pthread_create(&thread, NULL, spinners_spin, (void *)(uintptr_t)&shared->counters[i]) != 0)
             _exit(98);
     }
     child_idle(unused);

@@ -24,4 +24,7 @@ int spinners_tear_down(void **state);
 void spinners_spin_in_threads(void *unused);
 void spinners_start_threads_for_ever(void *unused);
 
+/* A thread's function: counts the counter up for ever. */
+void *spinners_spin(void *counter);
+
 #endif

@@ -261,6 +261,31 @@ static void test_what_execs_is_alive(void **state) {
     assert_exec_goes_on(ask_whether_alive);
 }
 
+static void spin_and_leave(void *unused) {
+    pthread_t threads[SPINNERS];
+    for (size_t i = 0; i < SPINNERS; i++)
+        (void)pthread_create(&threads[i], NULL, spinners_spin, (void *)(uintptr_t)&shared->counters[i]);
+    child_ready();
+    while (shared->signals[0] == 0)
+        (void)usleep(1000);
+    pthread_exit(unused);
+}
+
+/* The others do not stand still for as long as it takes to see that it does not stop. */
+static void test_a_first_thread_that_has_ended(void **state) {
+    (void)state;
+    pid_t pid = child_start(spin_and_leave, NULL);
+    struct process *process = hold_process(pid);
+    shared->signals[0] = 1;
+    child_await_state(pid, pid, "Z");
+    for (int i = 0; i < 3; i++) {
+        pause_and_resume(process);
+        await_progress(process, &shared->counters[0], shared->counters[0]);
+    }
+    process_free(process);
+    child_end(pid);
+}
+
 /* The exit status stays for who started the process, here this program. */
 static void test_the_end(void **state) {
     (void)state;
@@ -295,6 +320,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_an_exec_is_not_held_up, spinners_set_up, spinners_tear_down),
         cmocka_unit_test_setup_teardown(test_an_exec_goes_on_between_pauses, spinners_set_up, spinners_tear_down),
         cmocka_unit_test_setup_teardown(test_what_execs_is_alive, spinners_set_up, spinners_tear_down),
+        cmocka_unit_test_setup_teardown(test_a_first_thread_that_has_ended, spinners_set_up, spinners_tear_down),
         cmocka_unit_test_setup_teardown(test_the_end, spinners_set_up, spinners_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

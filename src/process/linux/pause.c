@@ -1,5 +1,6 @@
 /* Stopping all threads of a process for a look, with PTRACE_INTERRUPT, which the program cannot see. */
 #include "process/linux/hold.h"
+#include "process/linux/proc_files.h"
 #include "process/thread_watch.h"
 
 #include <errno.h>
@@ -11,7 +12,8 @@ enum { ROUNDS_MAX = 64 };
 
 /* A thread in state D stops only when its system call lets it; until then it runs no code of the program, so strobe
  * can look at it as it is. One that is only to be stopped once is given time to come out, so that it can be let go at
- * the end. A thread that is only short of processor time gets longer. */
+ * the end. The same goes for a first thread that has ended: that is told when the others have. A thread that is only
+ * short of processor time gets longer. */
 static const int64_t blocked_patience_ns = 100000000;
 static const int64_t held_blocked_patience_ns = 1000000;
 static const int64_t runnable_patience_ns = 5000000000;
@@ -31,7 +33,10 @@ static size_t collect_stops(struct process *process, bool look_for_ends) {
 static bool only_blocked_missing(const struct process *process, pid_t *runnable) {
     for (size_t i = 0; i < process->held_count; i++) {
         const struct held_thread *thread = &process->held[i];
-        if (thread->stopped || thread->gone || held_read_state(process, thread->tid) == 'D')
+        if (thread->stopped || thread->gone)
+            continue;
+        char state = held_read_state(process, thread->tid);
+        if (state == 'D' || proc_state_ended(state))
             continue;
         *runnable = thread->tid;
         return false;
