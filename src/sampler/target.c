@@ -320,13 +320,13 @@ static enum status look_at_threads(struct target *target, uint64_t now_ns) {
     target->group.count = 0;
     for (size_t i = 0; i < target->thread_count; i++) {
         look.interp = interp_of(target, target->threads[i]);
-        if (look.interp == NULL)
+        if (look.interp == NULL || target->threads[i]->gone)
             continue;
         enum status status = target->options.mode == SAMPLING_WAIT
                                  ? target_thread_look_waiting(target->threads[i], &look)
                                  : look_at_thread(target, &look, target->threads[i], &grouped);
         if (status == STATUS_NO_PROCESS)
-            target->list_stale = true;
+            target->list_stale = target->threads[i]->gone = true;
         else
             TRY(status);
     }
@@ -336,9 +336,10 @@ static enum status look_at_threads(struct target *target, uint64_t now_ns) {
 /* A stopped thread tells nothing of what it was doing in the kernel. */
 static enum status read_threads_before_pause(struct target *target, uint64_t now_ns) {
     for (size_t i = 0; i < target->thread_count; i++) {
-        enum status status = target_thread_read_before_pause(target->threads[i], now_ns);
+        struct target_thread *thread = target->threads[i];
+        enum status status = thread->gone ? STATUS_OK : target_thread_read_before_pause(thread, now_ns);
         if (status == STATUS_NO_PROCESS)
-            target->list_stale = true;
+            target->list_stale = thread->gone = true;
         else
             TRY(status);
     }

@@ -94,7 +94,8 @@ static enum status index_thread(struct target *target, struct target_thread *thr
     return map_set(&target->by_address, thread->state.address, (uint64_t)(uintptr_t)thread);
 }
 
-/* A new thread often has the address and the stack, which is the id, of one that has just ended. */
+/* A new thread often has the address and the stack, which is the id, of one that has just ended. And one that did not
+ * end in Python leaves its state in the list. */
 static struct target_thread *find_thread(const struct target *target, const struct thread_state *state) {
     uint64_t first = 0;
     if (!map_get(&target->by_address, state->address, &first))
@@ -103,7 +104,7 @@ static struct target_thread *find_thread(const struct target *target, const stru
          thread = thread->namesake)
         if (thread->interp == state->interp && thread->state.thread_id == state->thread_id &&
             thread->state.native_thread_id == state->native_thread_id &&
-            (state->native_thread_id != 0 || !has_ended(thread)))
+            (state->native_thread_id != 0 ? !thread->gone : !has_ended(thread)))
             return thread;
     return NULL;
 }
@@ -214,7 +215,8 @@ static bool knows_main_thread(const struct target *target) {
 static enum status find_system_thread(struct listing *listing, const struct thread_state *state,
                                       const struct thread_name *name, struct system_thread *system) {
     enum status status = process_read_own_thread(listing->target->process, state->native_thread_id, system);
-    if (status == STATUS_NO_PROCESS && knows_main_thread(listing->target))
+    bool is_main = state->native_thread_id == (uint64_t)process_own_pid(listing->target->process);
+    if (status == STATUS_NO_PROCESS && (is_main || knows_main_thread(listing->target)))
         return status;
     if (status == STATUS_NO_PROCESS || status == STATUS_NOT_FOUND)
         status = search_system_thread(listing, state, name, system);

@@ -58,9 +58,10 @@ enum status thread_group_finish(struct thread_group *group, const struct thread_
     enum status status = group->count > 1 ? read_ahead(group, look) : STATUS_OK;
     for (size_t i = 0; i < group->count && status == STATUS_OK; i++) {
         status = finish_thread(group, group->threads[i], look);
-        *gone |= status == STATUS_NO_PROCESS;
-        if (status == STATUS_NO_PROCESS)
-            status = STATUS_OK;
+        if (status != STATUS_NO_PROCESS)
+            continue;
+        *gone = group->threads[i]->gone = true;
+        status = STATUS_OK;
     }
     group->count = 0;
     return status;
