@@ -28,6 +28,7 @@ struct roster_thread {
     uint64_t inside_cpu_ns;  /* what its clock said when it was last seen from inside, */
     uint64_t outside_cpu_ns; /* and what was known outside then */
     uint64_t ended_ns;       /* when no side had it any more */
+    bool shares;             /* the system's thread with another, which its CPU time is told of by the agent */
 };
 
 struct roster_process {
@@ -140,8 +141,13 @@ static enum status add_thread(struct roster_process *process, const struct sampl
     (void)merge_thread(thread, told);
     process->threads[process->thread_count++] = thread;
     *result = thread;
-    return told->native_id != 0 ? map_set(&process->by_native_id, told->native_id, (uint64_t)(uintptr_t)thread)
-                                : STATUS_OK;
+    /* A thread that is in several interpreters is several here, and one inside: the first. */
+    uint64_t known = 0;
+    if (map_get(&process->by_native_id, told->native_id, &known))
+        thread->shares = ((struct roster_thread *)(uintptr_t)known)->sides[ROSTER_OUTSIDE] != NULL;
+    return told->native_id != 0 && !thread->shares
+               ? map_set(&process->by_native_id, told->native_id, (uint64_t)(uintptr_t)thread)
+               : STATUS_OK;
 }
 
 /* The dynamic linker has loaded the agent before there is a thread of Python's, or will not: what a short process uses
@@ -186,9 +192,13 @@ static size_t index_of(const struct roster_process *process, const struct roster
     return index;
 }
 
+static bool is_told_elsewhere(const struct roster_thread *thread, const struct sampled_thread *told) {
+    return thread->shares && told->process->company == SAMPLE_COMPANY_AGENT;
+}
+
 /* The agent's clock is exact. What comes when there is no agent any more is added. */
 static void take_cpu(struct roster_thread *thread, const struct sampled_thread *told, int side) {
-    if (side == ROSTER_INSIDE || !thread->seen[ROSTER_INSIDE])
+    if (side == ROSTER_INSIDE || (!thread->seen[ROSTER_INSIDE] && !is_told_elsewhere(thread, told)))
         thread->merged.cpu_ns = told->cpu_ns;
     else if (told->process->company == SAMPLE_COMPANY_NONE && told->cpu_ns >= thread->outside_cpu_ns)
         thread->merged.cpu_ns = thread->inside_cpu_ns + (told->cpu_ns - thread->outside_cpu_ns);

@@ -318,9 +318,10 @@ static enum status look_at_threads(struct target *target, uint64_t now_ns) {
                                .now_ns = now_ns};
     const struct interp *grouped = NULL;
     target->group.count = 0;
+    TRY(target_settle_sharers(target));
     for (size_t i = 0; i < target->thread_count; i++) {
         look.interp = interp_of(target, target->threads[i]);
-        if (look.interp == NULL || target->threads[i]->gone)
+        if (look.interp == NULL || target->threads[i]->gone || target->threads[i]->stands_by)
             continue;
         enum status status = target->options.mode == SAMPLING_WAIT
                                  ? target_thread_look_waiting(target->threads[i], &look)
@@ -337,7 +338,8 @@ static enum status look_at_threads(struct target *target, uint64_t now_ns) {
 static enum status read_threads_before_pause(struct target *target, uint64_t now_ns) {
     for (size_t i = 0; i < target->thread_count; i++) {
         struct target_thread *thread = target->threads[i];
-        enum status status = thread->gone ? STATUS_OK : target_thread_read_before_pause(thread, now_ns);
+        enum status status =
+            thread->gone || thread->stands_by ? STATUS_OK : target_thread_read_before_pause(thread, now_ns);
         if (status == STATUS_NO_PROCESS)
             target->list_stale = thread->gone = true;
         else

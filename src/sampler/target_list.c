@@ -24,6 +24,7 @@ enum status target_end_thread(struct target *target, size_t index) {
     enum status status = target_thread_end_sleep(thread, target->sink, &target->counters);
     enum status ended = target_thread_end_work(thread, target->sink, &target->counters);
     status = status == STATUS_OK ? ended : status;
+    target_leave_sharers(thread);
     ended = target->sink->thread_ended(target->sink, &thread->sampled);
     status = status == STATUS_OK ? ended : status;
     target_thread_release(thread);
@@ -486,6 +487,7 @@ enum status target_list_threads(struct target *target, uint64_t now_ns) {
     if (!target->list_stale)
         TRY(end_unlisted(target));
     watch_unwatched(&listing);
+    TRY(target_find_sharers(target));
     plan_next_listing(target, &listing);
     return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-/* A process that is sampled, and what target.c and target_list.c share of it. Private to them. */
+/* A process that is sampled, and what target.c, target_list.c and target_sharing.c share of it. Private to them. */
 #ifndef STROBE_SAMPLER_TARGET_PARTS_H
 #define STROBE_SAMPLER_TARGET_PARTS_H
 
@@ -52,6 +52,7 @@ struct target {
     uint64_t unborn; /* as it was at the last listing */
     bool listed_once;
     bool list_stale; /* threads came or went */
+    bool shared;     /* there are threads that have several states */
     bool restarted;  /* the interpreter was finalised and initialised again */
 };
 
@@ -62,5 +63,13 @@ enum status target_read_interps(struct target *target) MUST_USE;
 enum status target_list_threads(struct target *target, uint64_t now_ns) MUST_USE;
 /* Ends the thread at `index`; another one takes its place. */
 enum status target_end_thread(struct target *target, size_t index) MUST_USE;
+
+/* After the list was read: which states are of one system thread. Only one of them is looked at, the others stand by.
+ */
+enum status target_find_sharers(struct target *target) MUST_USE;
+/* Before a look: which of them it is. */
+enum status target_settle_sharers(struct target *target) MUST_USE;
+/* Before it ends. */
+void target_leave_sharers(struct target_thread *thread);
 
 #endif

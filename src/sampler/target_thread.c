@@ -442,6 +442,33 @@ enum status target_thread_end_sleep(struct target_thread *thread, struct sample_
     return charge_wait(thread, sink, counters, asleep_ns);
 }
 
+static uint64_t less(uint64_t amount, uint64_t other) {
+    return amount > other ? amount - other : 0;
+}
+
+void target_thread_hand_over(struct target_thread *from, struct target_thread *to) {
+    uint64_t used_ns = from->activity.cpu_ns - from->cpu_start_ns;
+    to->activity = from->activity;
+    to->activity_known = from->activity_known;
+    to->activity_at_check = from->activity_at_check;
+    to->activity_read_ns = from->activity_read_ns;
+    to->run = from->run;
+    to->run_checked_ns = from->run_checked_ns;
+    to->moves = 0;
+    to->futex_known = false;
+    to->has_stack = false;
+    to->sampled_ns = from->sampled_ns;
+    to->cpu_start_ns = from->activity.cpu_ns - to->sampled.cpu_ns;
+    to->cpu_charged_ns = less(to->sampled.cpu_ns + from->cpu_charged_ns, used_ns);
+    to->told_cpu_ns = less(to->sampled.cpu_ns + from->told_cpu_ns, from->sampled.cpu_ns);
+    from->told_cpu_ns = from->sampled.cpu_ns;
+    to->wait.from = from->wait.from;
+    to->wait.from_ns = from->wait.from_ns;
+    to->wait.charged_ns = from->wait.charged_ns;
+    to->wait.charged_delay_ns = from->wait.charged_delay_ns;
+    to->wait.asleep_ns = 0;
+}
+
 /* Whether it has run since its activity was read last. */
 static bool has_moved(const struct target_thread *thread) {
     struct thread_activity activity;

@@ -15,8 +15,9 @@ struct target_thread {
     struct thread_state state;
     remote_addr interp;
     struct target_thread *namesake; /* of the threads whose states have this address, the next, while they are listed */
-    struct thread_watch *watch; /* NULL where the system's thread is not known, or no descriptors were left for it */
-    pid_t tid;                  /* as strobe sees it; 0: not known */
+    struct target_thread *sharer; /* of those that are of the same system thread, the next, in a ring; NULL: none are */
+    struct thread_watch *watch;   /* NULL where the system's thread is not known, or no descriptors were left for it */
+    pid_t tid;                    /* as strobe sees it; 0: not known */
     struct thread_activity activity;
     enum thread_run_state run;
     enum sample_gil gil;
@@ -53,6 +54,7 @@ struct target_thread {
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool unwatched;               /* it was counted as such */
     bool gone;                    /* what had its tid has ended */
+    bool stands_by;               /* the system's thread runs for another one of them */
     bool listed;                  /* mark of the list's last reading */
     bool missing;                 /* it was not in the list at the reading before */
     struct stack_tracker tracker; /* 3.11+ */
@@ -109,6 +111,9 @@ enum status target_thread_end_work(struct target_thread *thread, struct sample_s
 /* Hands on the wait of a thread that was asleep at the last look: before it ends, or its stack is forgotten. */
 enum status target_thread_end_sleep(struct target_thread *thread, struct sample_sink *sink,
                                     struct sample_counters *counters) MUST_USE;
+/* From one to another that is of the same system thread: what is charged from here on is the other's, and what the one
+ * was not charged with yet. */
+void target_thread_hand_over(struct target_thread *from, struct target_thread *to);
 void target_thread_release(struct target_thread *thread);
 
 #endif
