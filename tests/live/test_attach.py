@@ -13,10 +13,14 @@ import sys
 import termios
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import harness
 import pytest
 from harness import SANITIZER_REPORT, Target, assert_refuses, strobe
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import capture_reader  # noqa: E402
 
 DAMAGED = 6
 # Fast enough that the shares of functions that run for a second have no noise to speak of.
@@ -708,6 +712,96 @@ def test_an_interpreter_that_is_initialised_again(python, tmp_path):
     assert function_of(told, "round0")["total_samples"] > 0
     # It takes a moment to find it again.
     assert function_of(told, "round1")["total_wall_s"] > 0.2
+
+
+# By turns in one interpreter and in another.
+IN_TWO = """
+import os, time, _interpreters
+def work(s):
+    start = time.thread_time()
+    while time.thread_time() - start < s: sum(range(100))
+    time.sleep(s)
+other = _interpreters.create()
+INNER = '''
+import time
+start = time.thread_time()
+while time.thread_time() - start < 0.03: sum(range(100))
+time.sleep(0.03)
+'''
+os.write(1, b"ready\\n")
+while True:
+    _interpreters.exec(other, INNER)
+    work(0.02)
+"""
+
+
+def cpu_of(pid):
+    with open(f"/proc/{pid}/schedstat") as file:
+        return int(file.read().split()[0]) / 1e9
+
+
+@pytest.mark.parametrize("options", [[], ["--blocking"]], ids=["", "blocking"])
+def test_a_thread_in_two_interpreters_is_charged_once(python, script, tmp_path, options):
+    """It is one to the system, whose clocks know what it used."""
+    if not python.at_least(3, 13):
+        pytest.skip("the state in the other interpreter does not tell whose thread it is")
+    with subprocess.Popen([python.path, script(IN_TWO)], stdout=subprocess.PIPE) as running:
+        assert running.stdout.readline() == b"ready\n"
+        before_s = cpu_of(running.pid)
+        told = strobe("attach", "-d", "0.6", "-f", "json", "--no-capture", *options, running.pid, cwd=tmp_path).json()
+        most_s = cpu_of(running.pid) - before_s
+        running.kill()
+    sampled = [thread["sampled"] for thread in told["threads"]]
+    wall_s = sum(thread["wall_s"] for thread in sampled)
+    # A state that is new is known when a look has found it, and one that is gone takes its last look's time with it.
+    assert 0.75 * told["elapsed_s"] < wall_s < 1.05 * told["elapsed_s"]
+    assert sum(thread["cpu_s"] for thread in told["threads"]) <= most_s
+    assert {"work", "<module>"} <= {function["function"] for function in told["functions"] if function["total_wall_s"]}
+
+
+# One that Python has no say in: it came from C, and went without a word.
+VANISHING = """
+import ctypes, os, sys, threading
+libc = ctypes.CDLL(None)
+def enters(_):
+    os.write(1, b"%d\\n" % threading.get_native_id())
+    sys.stdin.readline()
+    libc.syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+entry = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(enters)
+thread = ctypes.c_ulong()
+libc.pthread_create.argtypes = [ctypes.c_void_p] * 4
+libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(entry, ctypes.c_void_p), None)
+threading.Event().wait()
+"""
+
+
+def test_a_thread_that_ends_behind_pythons_back_has_ended(python, script, tmp_path):
+    """Python lists it for good."""
+    if not python.at_least(3, 11):
+        pytest.skip("it is not told apart from one whose thread cannot be told: the state has no native id")
+    capture = tmp_path / "c.strobe"
+    with subprocess.Popen([python.path, script(VANISHING)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        native_id = int(running.stdout.readline())
+        with attached(running, "-o", tmp_path / "told.json", "--capture", capture, folder=tmp_path) as strobes:
+            # Strobe looks once more when it is told to end; what it knew before is in the capture by the time.
+            time.sleep(0.2)
+            running.stdin.write(b"\n")
+            running.stdin.flush()
+            while os.path.exists(f"/proc/{running.pid}/task/{native_id}"):
+                os.sched_yield()
+            time.sleep(0.3)
+            strobes.process.send_signal(signal.SIGINT)
+            assert strobes.finish().returncode == 0
+        running.kill()
+    seen, ends_ns = {}, {}
+    for record in capture_reader.Capture(capture.read_bytes()).records():
+        if record["record"] == "thread":
+            seen[record["thread"]] = record["native_id"]
+        elif record["record"] == "thread_end":
+            ends_ns[seen[record["thread"]]] = record["time_ns"]
+    assert set(seen.values()) == {running.pid, native_id}
+    # The other one ends with the sampling.
+    assert ends_ns[native_id] < ends_ns[running.pid] - 200_000_000
 
 
 def test_waiting_is_not_busy(any_python, tmp_path):

@@ -356,6 +356,39 @@ static void test_a_thread_lost_and_found(void **state) {
     assert_int_equal(roster_free(roster), STATUS_OK);
 }
 
+/* From outside a thread that is in two interpreters is two, whose CPU time the agent tells of as one's. */
+static void test_a_thread_in_two_interpreters(void **state) {
+    (void)state;
+    struct heard heard;
+    struct sample_sink *sides[2];
+    struct roster *roster = open_roster(&heard, sides);
+    struct sampled_process outside = {.pid = 7}, inside = {.pid = 7};
+    struct sampled_thread seen[2] = {{.process = &outside, .native_id = 8, .cpu_ns = 50},
+                                     {.process = &outside, .native_id = 8, .interpreter = 1}};
+    struct sampled_thread own = {.process = &inside, .native_id = 8, .cpu_ns = 100};
+    start(sides[ROSTER_OUTSIDE], &outside);
+    start(sides[ROSTER_INSIDE], &inside);
+    start_thread(sides[ROSTER_OUTSIDE], &seen[0]);
+    start_thread(sides[ROSTER_OUTSIDE], &seen[1]);
+    start_thread(sides[ROSTER_INSIDE], &own);
+    assert_int_equal(heard.threads, 2);
+    const struct sample samples[3] = {{.thread = &own}, {.thread = &seen[0]}, {.thread = &seen[1]}};
+    const uint64_t told_ns[3] = {100, 100, 0};
+    seen[1].cpu_ns = 30;
+    for (int i = 0; i < 3; i++) {
+        struct sample_sink *side = sides[i == 0 ? ROSTER_INSIDE : ROSTER_OUTSIDE];
+        assert_int_equal(side->sample(side, &samples[i]), STATUS_OK);
+        assert_int_equal(heard.sampled->cpu_ns, told_ns[i]);
+    }
+    end_thread(sides[ROSTER_OUTSIDE], &seen[1]);
+    end_thread(sides[ROSTER_OUTSIDE], &seen[0]);
+    end_thread(sides[ROSTER_INSIDE], &own);
+    assert_int_equal(heard.last_thread.cpu_ns, 100);
+    end(sides[ROSTER_INSIDE], &inside, 0);
+    end(sides[ROSTER_OUTSIDE], &outside, 0);
+    assert_int_equal(roster_free(roster), STATUS_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counters_are_told_before_the_end),
@@ -366,6 +399,7 @@ int main(void) {
         cmocka_unit_test(test_who_has_no_agent),
         cmocka_unit_test(test_the_agent_leaves),
         cmocka_unit_test(test_a_thread_lost_and_found),
+        cmocka_unit_test(test_a_thread_in_two_interpreters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
