@@ -11,7 +11,8 @@ struct native_ids {
     const struct system_threads *system; /* borrowed */
     struct map by_own_tid;               /* -> index in system */
     bool *claimed;
-    /* Where in the C library's struct pthread the thread id stands; learned from the main thread. SIZE_MAX: unknown. */
+    /* Where in the C library's struct pthread the thread id stands; learned from the first that was asked for.
+     * SIZE_MAX: unknown. */
     size_t pthread_offset;
 };
 

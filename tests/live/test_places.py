@@ -145,6 +145,34 @@ def test_pid_namespace(python):
         assert_seen(python, target, "--blocking")
 
 
+NAMELESS = """
+import _thread, json, os, sys
+def wait():
+    os.write(tells, b"%d\\n" % _thread.get_native_id())
+    os.read(never, 1)
+hears, tells = os.pipe()
+never, _ = os.pipe()
+for _ in range(3): _thread.start_new_thread(wait, ())
+told = b""
+while told.count(b"\\n") < 3: told += os.read(hears, 100)
+os.write(1, json.dumps([_thread.get_native_id(), *map(int, told.split())]).encode() + b"\\n")
+sys.stdin.readline()
+"""
+
+
+def test_nameless_threads_in_a_pid_namespace(python, tmp_path):
+    """Their ids, which up to 3.10 the C library alone knows, are such numbers as other words of its hold, too."""
+    if python.at_least(3, 11):
+        pytest.skip("the state has the native id")
+    script = tmp_path / "nameless.py"
+    script.write_text(NAMELESS)
+    command = unshare("--pid", "--fork", "--kill-child", "--mount-proc")
+    with InNamespace(command, python.path, script, is_child=True) as target:
+        assert sorted(t["native_id"] for t in dump(target)["threads"]) == sorted(target.said)
+        seen = strobe("attach", "-d", "0.1", "-f", "json", "--no-capture", target.pid, cwd=tmp_path).json()
+    assert sorted(t["native_id"] for t in seen["threads"]) == sorted(target.said)
+
+
 @pytest.mark.parametrize("with_library", [False, True])
 def test_mount_namespace(python, tmp_path, with_library):
     """The executable, or its library, lies in a file system that only the target has mounted."""
