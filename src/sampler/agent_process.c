@@ -15,7 +15,8 @@ static const uint64_t ALL_SLOTS_PERIOD_NS = 50 * NS_PER_MS;
 /* Slots are thought to run out when so many are in use. Each of them is then asked about, which takes 0.3 µs. */
 enum { MANY_SLOTS = WIRE_SLOTS * 3 / 4 };
 
-/* The process behind the region, which calls itself by what may be another's id here. */
+/* The process behind the region, which calls itself by what may be another's id here. *hidden: it may live though it is
+ * not found. */
 static struct process *find_process(const struct agent_region *region, bool *hidden) {
     struct error ignored = {0};
     struct process *process = NULL;
@@ -24,7 +25,7 @@ static struct process *find_process(const struct agent_region *region, bool *hid
         process_maps_file(process, region->device, region->inode))
         return process;
     process_free(process);
-    *hidden = status == STATUS_PERMISSION;
+    *hidden = status == STATUS_PERMISSION || status == STATUS_NO_FILES;
     if (process_find_by_mapping(region->facts.pid, region->device, region->inode, &process) == STATUS_OK)
         return process;
     return NULL;

@@ -64,6 +64,8 @@ static void unmap_piece(struct shared_piece *piece) {
 static enum status open_file(int folder_fd, const char *name, struct agent_region *region) {
     struct stat info;
     region->fd = openat(folder_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (region->fd < 0 && (errno == EMFILE || errno == ENFILE))
+        return STATUS_NO_FILES;
     if (region->fd < 0)
         return errno == ENOENT ? STATUS_NOT_FOUND : STATUS_DAMAGED;
     if (fstat(region->fd, &info) != 0 || !S_ISREG(info.st_mode))

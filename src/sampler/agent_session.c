@@ -220,6 +220,15 @@ static enum status take_region(struct agent_session *session, const char *name, 
     return STATUS_OK;
 }
 
+/* It is sampled from outside, if there are files for that, and is not to be told of twice when there are again. */
+static enum status note_no_files(struct agent_session *session, const char *name) {
+    pid_t pid = 0;
+    uint32_t incarnation = 0;
+    (void)agent_folder_parse_name(name, &pid, &incarnation);
+    complain(session, pid, "too many open files (raise 'ulimit -Hn')");
+    return map_set(&session->seen, (uint64_t)pid, COMPLAINED_OF);
+}
+
 /* *settled: it need not be tried again. */
 static enum status try_pending(struct agent_session *session, const struct pending *pending, uint64_t now_ns,
                                bool *settled) {
@@ -232,6 +241,8 @@ static enum status try_pending(struct agent_session *session, const struct pendi
         status = STATUS_NOT_FOUND;
     }
     *settled = status != STATUS_TORN || now_ns - pending->since_ns >= PATIENCE_NS;
+    if (status == STATUS_NO_FILES && (status = note_no_files(session, pending->name)) == STATUS_OK)
+        status = STATUS_NOT_FOUND;
     if (status == STATUS_OK && region->is_whole)
         return take_region(session, pending->name, region, now_ns);
     if (status == STATUS_OK) {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -508,6 +509,45 @@ static void test_an_agent_that_is_off_says_why(void **state) {
 }
 
 /* xorshift64 */
+/* So that there are `count` more to be had. */
+static void leave_files(int count) {
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    close(fd);
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = (rlim_t)(fd + count);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* One region can be opened, and nothing of its process; the other cannot. */
+static void test_too_few_files(void **state) {
+    (void)state;
+    static struct seen seen;
+    struct rlimit before;
+    struct agent_session *session = open_session(&seen);
+    struct producer producer;
+    char path[600];
+    snprintf(path, sizeof path, "%s/%d-0.region", agent_session_folder(session), INT32_MAX);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(ftruncate(fd, (off_t)WIRE_REGION_BYTES), 0);
+    producer_make(&producer, session, 0);
+    start_thread(&producer, 0, 0);
+    producer_publish(&producer);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    leave_files(1);
+    drain(session);
+    assert_int_equal(agent_session_drain(session, clock_monotonic_ns() + NS_PER_S), STATUS_OK);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(seen.processes, 1);
+    assert_int_equal(seen.ended_processes, 0);
+    assert_non_null(strstr(agent_session_next_complaint(session), "process 2147483647: too many open files"));
+    assert_null(agent_session_next_complaint(session));
+    finish(session);
+    producer_end(&producer);
+    close(fd);
+}
+
 static uint64_t next_random(uint64_t *random) {
     *random ^= *random << 13;
     *random ^= *random >> 7;
@@ -793,6 +833,7 @@ int main(void) {
         cmocka_unit_test(test_short_threads),
         cmocka_unit_test(test_a_program_that_execs_is_another),
         cmocka_unit_test(test_an_agent_that_is_off_says_why),
+        cmocka_unit_test(test_too_few_files),
         cmocka_unit_test(test_hostile_regions),
         cmocka_unit_test(test_files_that_are_no_regions),
         cmocka_unit_test(test_a_region_that_is_cut_short),
