@@ -292,8 +292,8 @@ bool outside_is_unlikely(const struct walk *walk) {
 enum status outside_climb(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
     struct seen_call call = {.key = outside_key(walk, NULL), .instruction_bytes = outside_site(walk)};
-    if (!walk->thread_known && !tracker->paused && seen_calls_is_plain(walk_calls(walk), &call) &&
-        (walk_random(walk) >> 16) % CHECK_PERIOD != 0)
+    if (!walk->thread_known && walk->top != SIZE_MAX && !tracker->paused &&
+        seen_calls_is_plain(walk_calls(walk), &call) && (walk_random(walk) >> 16) % CHECK_PERIOD != 0)
         return STATUS_OK;
     remote_addr generator = walk->top != SIZE_MAX && !tracker->paused ? outside_iterated_by_top(walk) : 0;
     enum status status = generator != 0 ? climb_generators(walk, generator) : STATUS_NOT_FOUND;
