@@ -448,6 +448,11 @@ static uint64_t less(uint64_t amount, uint64_t other) {
 
 void target_thread_hand_over(struct target_thread *from, struct target_thread *to) {
     uint64_t used_ns = from->activity.cpu_ns - from->cpu_start_ns;
+    to->has_stack = false;
+    to->sampled_ns = from->sampled_ns;
+    /* What nothing tells of one is not to be taken for the other's. */
+    if (from->watch == NULL || to->watch == NULL)
+        return;
     to->activity = from->activity;
     to->activity_known = from->activity_known;
     to->activity_at_check = from->activity_at_check;
@@ -456,8 +461,6 @@ void target_thread_hand_over(struct target_thread *from, struct target_thread *t
     to->run_checked_ns = from->run_checked_ns;
     to->moves = 0;
     to->futex_known = false;
-    to->has_stack = false;
-    to->sampled_ns = from->sampled_ns;
     to->cpu_start_ns = from->activity.cpu_ns - to->sampled.cpu_ns;
     to->cpu_charged_ns = less(to->sampled.cpu_ns + from->cpu_charged_ns, used_ns);
     to->told_cpu_ns = less(to->sampled.cpu_ns + from->told_cpu_ns, from->sampled.cpu_ns);
