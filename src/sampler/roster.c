@@ -16,7 +16,7 @@ static const uint64_t LINGER_NS = 500 * NS_PER_MS;
 static const uint64_t GRACE_NS = 100 * NS_PER_MS;
 
 /* Of whose ends nobody wants to know, most of them. */
-enum { MAX_EXITS = 1 << 12 };
+enum { MAX_EXITS = 1 << 12, STATUS_BITS = 16, STATUS_MASK = (1 << STATUS_BITS) - 1 };
 
 enum { SIDES = 2 };
 
@@ -58,7 +58,7 @@ struct roster {
     struct roster_process **processes;
     size_t count, capacity;
     uint32_t next_number;
-    struct map exits; /* process id -> wait status, of those that ended lately */
+    struct map exits; /* process id -> wait status and, in ms, when it was told, of those that ended lately */
     void (*missed)(void *context, const struct sampled_process *process, bool certain);
     void *context;
 };
@@ -224,14 +224,16 @@ static enum status thread_ended(struct sample_sink *sink, struct sampled_thread 
 
 /* Processes. */
 
-/* It may be told of after its end was. */
+/* It may be told of after its end was. But what ended before it began had only the same id. */
 static void note_status(struct roster *roster, struct sampled_process *process) {
-    uint64_t wait_status = 0;
-    if (!map_get(&roster->exits, (uint64_t)process->pid, &wait_status))
+    uint64_t told = 0;
+    if (!map_get(&roster->exits, (uint64_t)process->pid, &told))
         return;
-    process->wait_status = (int)wait_status;
-    process->has_status = true;
     (void)map_remove(&roster->exits, (uint64_t)process->pid);
+    if (told >> STATUS_BITS < process->start_ns / NS_PER_MS)
+        return;
+    process->wait_status = (int)(told & STATUS_MASK);
+    process->has_status = true;
 }
 
 static void add_counters(struct sample_counters *sum, const struct sample_counters *counters) {
@@ -454,7 +456,8 @@ static enum status process_exited(struct sample_sink *sink, pid_t pid, int wait_
     struct roster *roster = side_of(sink)->roster;
     if (roster->exits.count >= MAX_EXITS)
         map_clear(&roster->exits);
-    return map_set(&roster->exits, (uint64_t)pid, (uint64_t)(unsigned)wait_status);
+    uint64_t told = clock_monotonic_ns() / NS_PER_MS << STATUS_BITS | ((unsigned)wait_status & STATUS_MASK);
+    return map_set(&roster->exits, (uint64_t)pid, told);
 }
 
 struct roster *roster_new(struct sample_sink *sink,

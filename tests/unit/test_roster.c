@@ -389,6 +389,23 @@ static void test_a_thread_in_two_interpreters(void **state) {
     assert_int_equal(roster_free(roster), STATUS_OK);
 }
 
+/* Ids are used again: of a process that lives on, the end of one before it says nothing. */
+static void test_whose_end_it_was(void **state) {
+    (void)state;
+    for (int later = 0; later < 2; later++) {
+        struct heard heard;
+        struct sample_sink *sides[2];
+        struct roster *roster = open_roster(&heard, sides);
+        struct sampled_process process = {.pid = 7, .start_ns = clock_monotonic_ns() + (later != 0 ? NS_PER_S : 0)};
+        assert_int_equal(sides[0]->process_exited(sides[0], 7, 3 << 8), STATUS_OK);
+        start(sides[ROSTER_OUTSIDE], &process);
+        assert_int_equal(roster_free(roster), STATUS_OK);
+        assert_int_equal(heard.ended_processes, 1);
+        assert_int_equal(heard.last_process.has_status, later == 0);
+        assert_int_equal(heard.last_process.wait_status, later == 0 ? 3 << 8 : 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counters_are_told_before_the_end),
@@ -400,6 +417,7 @@ int main(void) {
         cmocka_unit_test(test_the_agent_leaves),
         cmocka_unit_test(test_a_thread_lost_and_found),
         cmocka_unit_test(test_a_thread_in_two_interpreters),
+        cmocka_unit_test(test_whose_end_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
