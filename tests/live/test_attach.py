@@ -525,13 +525,21 @@ def test_a_cut_file(whole, tmp_path, share):
 
 
 @pytest.mark.parametrize("content", [b"", b"hello\n", b"\x7fELF" + bytes(500), b"STROBE"], ids=repr)
-@pytest.mark.parametrize("command", ["report", "diff", "merge"])
-def test_not_a_capture(whole, tmp_path, content, command):
-    path = tmp_path / "other.strobe"
+def test_not_a_capture(whole, tmp_path, content):
+    path, out = tmp_path / "other.strobe", tmp_path / "out.strobe"
     path.write_bytes(content)
-    arguments = {"report": [path], "diff": [whole, path], "merge": [whole, path, "-o", tmp_path / "out.strobe"]}
-    assert_refuses(strobe(command, *arguments[command]), DAMAGED)
-    assert not (tmp_path / "out.strobe").exists()
+    for command in (["report", path], ["report", path, path], ["diff", whole, path], ["merge", path, "-o", out]):
+        result = strobe(*command)
+        assert (result.returncode, result.stdout) == (DAMAGED, ""), result
+        assert re.fullmatch(r"(strobe: [^\n]*other\.strobe[^\n]*\n)+", result.stderr)
+        assert not out.exists()
+    # The others are reported, and merged, nevertheless.
+    for command in (["report", path, whole, "-f", "json"], ["merge", whole, path, "-o", out]):
+        result = strobe(*command)
+        assert result.returncode == DAMAGED
+        assert re.fullmatch(r"strobe: [^\n]*other\.strobe[^\n]*\n", result.stderr)
+    seen = [strobe("report", "-f", "json", capture).json()["functions"] for capture in (whole, out)]
+    assert seen[0] == seen[1] and seen[0] != []
 
 
 def test_a_full_disk(any_python, script, tmp_path):
