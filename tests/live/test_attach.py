@@ -668,6 +668,34 @@ def test_a_thread_that_ends_behind_pythons_back_has_ended(python, script, tmp_pa
     assert ends_ns[native_id] < ends_ns[running.pid] - 200_000_000
 
 
+LEADERLESS = """
+import ctypes, os, sys, threading
+def works():
+    while True: sum(range(100))
+threading.Thread(target=works, name="works").start()
+os.write(1, b"ready\\n")
+sys.stdin.readline()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--blocking"]], ids=["", "blocking"])
+def test_a_first_thread_that_ends_before_the_others(any_python, script, tmp_path, options):
+    """The kernel gives out the memory of the process by its id no longer."""
+    command = [any_python.path, script(LEADERLESS)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout.readline() == b"ready\n"
+        try:
+            with attached(running, "-d", "1", "-f", "json", "--no-capture", *options, folder=tmp_path) as strobes:
+                running.stdin.write(b"\n")
+                running.stdin.flush()
+                told = strobes.json()
+        finally:
+            running.kill()
+    works = [thread["sampled"]["wall_s"] for thread in told["threads"] if thread["name"] == "works"]
+    assert works == [pytest.approx(told["elapsed_s"], rel=0.2)]
+
+
 def test_waiting_is_not_busy(any_python, tmp_path):
     """Up to 10 kHz strobe sleeps between its looks."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

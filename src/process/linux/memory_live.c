@@ -48,7 +48,10 @@ static enum status read_descriptor(struct live_memory *live, remote_addr address
     return ended(live) ? STATUS_NO_PROCESS : STATUS_UNREADABLE;
 }
 
-/* *refused says that the call itself is not to be had, so that the other way should be tried. */
+/* *refused says that the call itself is not to be had, so that the other way should be tried. So it should where there
+ * is no process: a first thread that has ended before the others has no memory any more, which they and the descriptor
+ * do.
+ */
 static enum status read_vector(struct live_memory *live, const struct iovec *local, size_t local_count,
                                const struct iovec *remote, size_t count, size_t *size_bytes, bool *refused) {
     *refused = false;
@@ -75,9 +78,9 @@ static enum status read_one(struct memory *memory, remote_addr address, void *bu
     bool refused = false;
     size_t read_bytes = size_bytes;
     enum status status = read_vector(live, &local, 1, &remote, 1, &read_bytes, &refused);
-    if (!refused || live->mem_fd < 0)
+    if ((!refused && status != STATUS_NO_PROCESS) || live->mem_fd < 0)
         return status;
-    live->no_vector = true;
+    live->no_vector |= refused;
     return read_descriptor(live, address, buffer, size_bytes);
 }
 
@@ -116,6 +119,8 @@ static enum status read_pieces(struct memory *memory, const struct memory_piece 
         size_t now = count - *done < PIECES_PER_CALL ? count - *done : PIECES_PER_CALL, read = 0;
         enum status status = read_some_pieces(live, pieces + *done, now, &read);
         *done += read;
+        if (status == STATUS_NO_PROCESS && live->mem_fd >= 0)
+            break;
         if (!live->no_vector)
             TRY(status);
     }
