@@ -21,12 +21,13 @@ enum {
 };
 
 /* struct cn_msg ends in a flexible array, so the parts are put together by hand. */
-static bool send_listen(int fd) {
+static bool send_listen(int fd, uint32_t number) {
     enum { PAYLOAD = sizeof(struct cn_msg) + sizeof(enum proc_cn_mcast_op), SIZE = NLMSG_SPACE(PAYLOAD) };
     _Alignas(struct nlmsghdr) unsigned char message[SIZE] = {0};
     struct nlmsghdr header = {.nlmsg_len = NLMSG_LENGTH(PAYLOAD), .nlmsg_type = NLMSG_DONE};
     struct cn_msg connector = {
         .id = {.idx = CN_IDX_PROC, .val = CN_VAL_PROC},
+        .ack = number,
         .len = sizeof(enum proc_cn_mcast_op),
     };
     enum proc_cn_mcast_op operation = PROC_CN_MCAST_LISTEN;
@@ -36,8 +37,9 @@ static bool send_listen(int fd) {
     return send(fd, message, sizeof message, 0) == (ssize_t)sizeof message;
 }
 
-/* One message. STATUS_NOT_FOUND: none now; STATUS_LIMIT: some were lost; STATUS_DAMAGED: not an event. */
-static enum status receive(int fd, struct proc_event *event) {
+/* One message; *number is that of the request, if it answers one. STATUS_NOT_FOUND: none now; STATUS_LIMIT: some were
+ * lost; STATUS_DAMAGED: not an event. */
+static enum status receive(int fd, struct proc_event *event, uint32_t *number) {
     _Alignas(struct nlmsghdr) unsigned char message[MESSAGE_BYTES];
     struct sockaddr_nl sender = {0};
     socklen_t sender_bytes = sizeof sender;
@@ -48,22 +50,29 @@ static enum status receive(int fd, struct proc_event *event) {
     const size_t event_at = NLMSG_HDRLEN + sizeof(struct cn_msg);
     if (sender.nl_pid != 0 || (size_t)size <= event_at)
         return STATUS_DAMAGED;
+    struct cn_msg connector;
+    memcpy(&connector, message + NLMSG_HDRLEN, sizeof connector);
+    /* cn_proc_ack(); `seq` is counted anew (drivers/connector/cn_proc.c 4.9 to 6.12). */
+    *number = connector.ack - 1;
     *event = (struct proc_event){0};
     size_t event_bytes = (size_t)size - event_at;
     memcpy(event, message + event_at, event_bytes < sizeof *event ? event_bytes : sizeof *event);
     return STATUS_OK;
 }
 
-/* The kernel answers a request that it heeds. From another pid or user namespace it says nothing; without the
- * capability it says so, or says nothing, depending on its version. */
-static bool answered(int fd) {
+/* The kernel answers a request that it heeds, to all who listen: what others asked is told by its number. From another
+ * pid or user namespace it says nothing; without the capability it says so, or says nothing, depending on its version.
+ */
+static bool answered(int fd, uint32_t number) {
     uint64_t deadline_ns = clock_monotonic_ns() + ANSWER_PATIENCE_MS * NS_PER_MS;
     /* The group's messages come all the same where another process listens: on a busy machine without a pause. */
     for (uint64_t now_ns; (now_ns = clock_monotonic_ns()) < deadline_ns;) {
         struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
         struct proc_event event;
-        if (poll(&poll_fd, 1, (int)((deadline_ns - now_ns) / NS_PER_MS + 1)) > 0 && receive(fd, &event) == STATUS_OK &&
-            event.what == PROC_EVENT_NONE)
+        uint32_t answered_number = 0;
+        if (poll(&poll_fd, 1, (int)((deadline_ns - now_ns) / NS_PER_MS + 1)) > 0 &&
+            receive(fd, &event, &answered_number) == STATUS_OK && event.what == PROC_EVENT_NONE &&
+            answered_number == number)
             return event.event_data.ack.err == 0;
     }
     return false;
@@ -75,8 +84,10 @@ enum status events_open_netlink(struct process_events *events) {
         return STATUS_PERMISSION;
     struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = CN_IDX_PROC};
     int buffer_bytes = BUFFER_BYTES;
+    uint32_t number = (uint32_t)clock_monotonic_ns();
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof buffer_bytes);
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || !send_listen(fd) || !answered(fd)) {
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || !send_listen(fd, number) ||
+        !answered(fd, number)) {
         (void)close(fd);
         return STATUS_PERMISSION;
     }
@@ -141,7 +152,8 @@ enum status events_poll_netlink(struct process_events *events) {
     bool lost = false;
     for (int i = 0; i < MESSAGES_PER_POLL_MAX; i++) {
         struct proc_event event;
-        enum status status = receive(events->fd, &event);
+        uint32_t number = 0;
+        enum status status = receive(events->fd, &event, &number);
         if (status == STATUS_NOT_FOUND)
             break;
         if (status == STATUS_LIMIT)
