@@ -26,11 +26,11 @@ static const char help[] = "Usage: strobe run [OPTIONS] SCRIPT.py [ARGS]\n"
                            "to standard error. The program's streams, signals and exit status are its own.\n"
                            "Scripts, modules and code are run by the python3 that is first on PATH.\n"
                            "\n"
-                           "  --memory HOW       exact: count every allocation; off (default: sampled)\n"
+                           "  --memory HOW       exact: count every allocation; sampled (default); off\n"
                            "  --cpu-only         as --memory off\n"
                            "  --clock CLOCK      cpu (default), or perf: more looks, which cost more\n"
                            "  --on-demand        sample from 'strobe start PID' on, not from the start\n"
-                           "  --progress         say what is going on while it runs\n"
+                           "  --progress         say what is going on while it runs, on a terminal\n"
                            "  --no-agent         load nothing into the program: sample it from outside\n"
                            "  --no-children      do not sample the processes that it starts\n";
 
