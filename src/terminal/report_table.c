@@ -248,7 +248,10 @@ static enum status put_left_out(struct report_writer *writer) {
         return STATUS_OK;
     putc('\n', writer->stream);
     TRY(cell_append_amount(&writer->row, left_out, measure_unit(writer->main), CELL_AMOUNT_WIDTH));
-    TRY(buffer_append_text(&writer->row, " left out: no frame to charge it to"));
+    const struct attribute_options *attribute = writer->options->attribute;
+    bool is_filtered = attribute != NULL && attribute->only_count + attribute->exclude_count > 0;
+    TRY(buffer_append_text(&writer->row, is_filtered ? " left out: by --only and --exclude, or no frame to charge it to"
+                                                     : " left out: no frame to charge it to"));
     report_put_row(writer);
     return STATUS_OK;
 }
@@ -256,7 +259,8 @@ static enum status put_left_out(struct report_writer *writer) {
 static enum status put_tables(struct report_writer *writer) {
     TRY(put_head(writer));
     if (writer->attribution.line_count == 0) {
-        TRY(buffer_append_text(&writer->row, "nothing was measured"));
+        TRY(buffer_append_text(&writer->row, writer->attribution.left_out[writer->main] > 0 ? "nothing is left to show"
+                                                                                            : "nothing was measured"));
         report_put_row(writer);
         return put_left_out(writer);
     }
