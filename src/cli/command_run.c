@@ -122,12 +122,12 @@ static const char *take_memory(struct run_options *options, const char *how) {
             options->wants_memory = ways[i].stride_bytes > 0;
             return NULL;
         }
-    return "--memory is exact, sampled or off, not";
+    return "--memory takes exact, sampled or off";
 }
 
 static const char *take_clock(struct run_options *options, const char *name) {
     options->wants_perf = strcmp(name, "perf") == 0;
-    return options->wants_perf || strcmp(name, "cpu") == 0 ? NULL : "--clock is cpu or perf, not";
+    return options->wants_perf || strcmp(name, "cpu") == 0 ? NULL : "--clock takes cpu or perf";
 }
 
 /* -1 to go on, else the exit status. */
