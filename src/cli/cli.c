@@ -56,6 +56,12 @@ int cli_fail(const struct error *error) {
     return cli_exit_status(error->status);
 }
 
+void cli_note_damage(struct error *damage, const struct error *error) {
+    if (damage->status != STATUS_OK)
+        (void)cli_fail(damage);
+    *damage = *error;
+}
+
 int cli_usage_error(const char *command, const char *format, ...) {
     char text[512];
     va_list arguments;

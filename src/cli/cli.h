@@ -31,6 +31,11 @@ void cli_warn_of_version(pid_t pid);
 /* Says the error and returns its exit status. */
 int cli_fail(const struct error *error);
 
+/* Keeps what is to be said at the end, and be the exit status, of one of several files. What was kept before is said
+ * now.
+ */
+void cli_note_damage(struct error *damage, const struct error *error);
+
 /* Says what is wrong with the command line, where to read more, and returns EXIT_USAGE. */
 int cli_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

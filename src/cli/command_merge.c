@@ -15,19 +15,21 @@ static const char help[] = "Usage: strobe merge CAPTURE [CAPTURE ...] -o OUT\n"
                            "  -o, --output OUT   the capture to write\n"
                            "  --help             this text\n";
 
-/* Whether anything of a capture could be read shows in the count of processes. */
+/* What is damaged does not keep the others from being merged. */
 static enum status copy_all(const char *const *paths, size_t count, struct capture_writer *writer, struct error *damage,
                             struct error *error) {
     struct capture_merge merge = {0};
     for (size_t i = 0; i < count; i++) {
-        uint32_t processes_before = merge.next_process;
         enum status status = capture_copy(paths[i], writer, &merge, error);
-        if (status == STATUS_DAMAGED && merge.next_process > processes_before)
-            *damage = *error;
-        else
+        if (status != STATUS_DAMAGED)
             TRY(status);
+        else
+            cli_note_damage(damage, error);
     }
-    return STATUS_OK;
+    if (merge.next_process > 0 || damage->status == STATUS_OK)
+        return STATUS_OK;
+    *error = *damage;
+    return error->status;
 }
 
 /* A capture is written in place as a rule, to survive its writer; this one can be made again, so it is not there

@@ -6,6 +6,9 @@
 
 /* What seccomp, a security module or a container withholds even from a parent. */
 static bool find_reading(const struct machine *machine) {
+    /* find_permission says what is in the way. */
+    if (machine->ptrace_scope == 3 || (machine->ptrace_scope == 2 && !machine->can_trace))
+        return false;
     if (machine->reads_vector)
         doctor_find(FINDING_WORKS, "memory is read with process_vm_readv");
     else if (machine->reads_file)

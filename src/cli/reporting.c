@@ -203,7 +203,7 @@ enum status report_load_capture(struct profile *profile, const char *path, const
     enum status status = profile_add_capture(profile, path, how, error);
     if (status != STATUS_DAMAGED || profile->process_count == processes_before)
         return status;
-    *damage = *error;
+    cli_note_damage(damage, error);
     return STATUS_OK;
 }
 
@@ -222,9 +222,16 @@ static enum status load(struct profile *profile, const char *const *paths, size_
                                        .with_samples = options->format != NULL && options->format->wants_samples};
     for (size_t i = 0; i < count; i++) {
         TRY(report_check_output(options, paths[i], error));
-        TRY(report_load_capture(profile, paths[i], &how, damage, error));
+        enum status status = report_load_capture(profile, paths[i], &how, damage, error);
+        if (status != STATUS_DAMAGED || count == 1)
+            TRY(status);
+        else
+            cli_note_damage(damage, error);
     }
-    return STATUS_OK;
+    if (profile->process_count > 0 || damage->status == STATUS_OK)
+        return STATUS_OK;
+    *error = *damage;
+    return error->status;
 }
 
 static enum status open_output(struct output_file *file, const struct report_options *options, struct error *error) {

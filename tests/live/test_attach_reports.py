@@ -13,7 +13,8 @@ import xml.etree.ElementTree
 import harness
 import pytest
 from harness import assert_refuses, strobe
-from test_attach import function_of, report, whole  # noqa: F401 (a fixture)
+from test_attach import function_of, report
+from test_attach_captures import whole  # noqa: F401 (a fixture)
 
 
 def check_json(path):
