@@ -22,7 +22,8 @@ static const char help[] = "  -r, --rate HZ      samples a second (default 1000)
                            "                     that ran), gil (only the one that holds the GIL). 'run'\n"
                            "                     takes it with --no-agent only\n"
                            "  --blocking         stop the threads for each sample ('run': with --no-agent only)\n"
-                           "  --native           show where C code stands between Python frames (3.12 and later)\n"
+                           "  --native           show where C code stands between Python frames (3.12 and later;\n"
+                           "                     with the agent, 3.11)\n"
                            "  --capture FILE     write the capture there (default NAME-PID.strobe)\n"
                            "  --no-capture       keep no capture\n"
                            "  --quiet            say nothing but the report and errors\n";
