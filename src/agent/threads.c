@@ -204,7 +204,9 @@ void threads_end(struct agent_thread *thread) {
     current = NULL;
     atomic_signal_fence(memory_order_seq_cst);
     slot->end_ns = clock_now_ns();
-    slot->end_cpu_ns = clock_cpu_ns() - thread->paused.cpu_ns;
+    /* While sampling is paused, what it used since its clock last struck does not count either. */
+    bool paused = atomic_load_explicit(&agent_region()->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE;
+    slot->end_cpu_ns = (paused ? thread->accounted.cpu_ns : clock_cpu_ns()) - thread->paused.cpu_ns;
     atomic_store(&slot->state, WIRE_SLOT_ENDED);
     errno = error;
 }

@@ -20,7 +20,7 @@ enum { START_PERIOD_NS = 5000000 };
 static const char help[] = "Usage: strobe attach [OPTIONS] PID\n"
                            "\n"
                            "Samples a running Python process until it ends or Ctrl-C, then reports. Nothing is\n"
-                           "written into the process, and it is not stopped.\n"
+                           "written into the process, and it is not stopped unless --blocking says so.\n"
                            "\n"
                            "  --children         sample the processes that it starts, too\n";
 

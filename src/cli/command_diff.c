@@ -20,11 +20,11 @@ static const char help[] = "Usage: strobe diff [OPTIONS] BEFORE AFTER\n"
                            "  --as-is            do not scale\n"
                            "  --scale            scale, even what was run to its end\n"
                            "  --running          leave out the time in which threads waited\n"
-                           "  --only GLOB        only files that match count as the user's code\n"
-                           "  --exclude GLOB     files that match are charged to their callers\n"
+                           "  --only GLOB        only files that match count as the user's code: a path, or how\n"
+                           "                     one ends ('src/*', a.py); '*' stands for folders, too\n"
+                           "  --exclude GLOB     files that match are charged to their callers; both may be repeated\n"
                            "  --lines N          show at most N lines (default 25)\n"
-                           "  --measure NAME     rank by that alone: cpu, wall, wait, gil, python, native, kernel,\n"
-                           "                     alloc, peak, live, ... (table)\n"
+                           "  --measure NAME     rank by that alone (table): as 'strobe report --help' has it\n"
                            "  --help             this text\n";
 
 enum { OPTION_RUNNING = 256, OPTION_AS_IS, OPTION_SCALE };
@@ -122,6 +122,8 @@ static enum status compare(const struct diff_options *options, struct profile *b
     struct output_file file;
     if (before == NULL || after == NULL)
         return error_set(error, STATUS_FAILED, "there is not enough memory");
+    TRY(report_check_output(&options->report, options->before, error));
+    TRY(report_check_output(&options->report, options->after, error));
     TRY(report_load_capture(before, options->before, &how, damage, error));
     TRY(report_load_capture(after, options->after, &how, damage, error));
     TRY(report_check_measure(&options->report, before, error));

@@ -26,11 +26,11 @@ static const char help[] = "Usage: strobe run [OPTIONS] SCRIPT.py [ARGS]\n"
                            "to standard error. The program's streams, signals and exit status are its own.\n"
                            "Scripts, modules and code are run by the python3 that is first on PATH.\n"
                            "\n"
-                           "  --memory HOW       exact: count every allocation; off (default: sampled)\n"
+                           "  --memory HOW       exact: count every allocation; sampled (default); off\n"
                            "  --cpu-only         as --memory off\n"
                            "  --clock CLOCK      cpu (default), or perf: more looks, which cost more\n"
                            "  --on-demand        sample from 'strobe start PID' on, not from the start\n"
-                           "  --progress         say what is going on while it runs\n"
+                           "  --progress         say what is going on while it runs, on a terminal\n"
                            "  --no-agent         load nothing into the program: sample it from outside\n"
                            "  --no-children      do not sample the processes that it starts\n";
 
@@ -122,12 +122,12 @@ static const char *take_memory(struct run_options *options, const char *how) {
             options->wants_memory = ways[i].stride_bytes > 0;
             return NULL;
         }
-    return "--memory is exact, sampled or off, not";
+    return "--memory takes exact, sampled or off";
 }
 
 static const char *take_clock(struct run_options *options, const char *name) {
     options->wants_perf = strcmp(name, "perf") == 0;
-    return options->wants_perf || strcmp(name, "cpu") == 0 ? NULL : "--clock is cpu or perf, not";
+    return options->wants_perf || strcmp(name, "cpu") == 0 ? NULL : "--clock takes cpu or perf";
 }
 
 /* -1 to go on, else the exit status. */

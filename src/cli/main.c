@@ -24,8 +24,9 @@ static const char help[] = "strobe shows what a running Python program does, and
                            "anything into the program (unless --no-agent). Another user's process is read\n"
                            "as root, or with CAP_SYS_PTRACE.\n"
                            "\n"
-                           "Exit status: 0 done; 1 strobe failed; 2 wrong usage; 3 no such process;\n"
-                           "4 no permission; 5 not a Python that strobe knows; 6 a damaged file.\n";
+                           "Exit status: of 'run' the program's own. Else 0 done; 1 strobe failed; 2 wrong\n"
+                           "usage; 3 no such process; 4 no permission; 5 not a Python that strobe knows;\n"
+                           "6 a damaged file.\n";
 
 static const struct {
     const char *name;

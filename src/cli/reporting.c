@@ -17,17 +17,22 @@ const char report_options_help[] =
     "  -f, --format NAME  table, json, html, collapsed, speedscope, pprof, gecko,\n"
     "                     chrome, pstats or svg (default: as the output's name\n"
     "                     says, else table)\n"
-    "  -o, --output FILE  write the report there (-: standard output)\n"
+    "  -o, --output FILE  write the report there (-: standard output; default: that, but\n"
+    "                     standard error of 'run')\n"
     "  --all              library code stands for itself; without it, it is charged\n"
     "                     to the user's line that called it\n"
-    "  --idle             count the time in which threads waited, too\n"
-    "  --only GLOB        only files that match count as the user's code\n"
-    "  --exclude GLOB     files that match are charged to their callers\n"
-    "  --lines N          show at most N lines of a file (table)\n"
+    "  --idle             count the time in which threads waited, too, where it was\n"
+    "                     sampled from outside\n"
+    "  --only GLOB        only files that match count as the user's code: a path, or how\n"
+    "                     one ends ('src/*', a.py); '*' stands for folders, too\n"
+    "  --exclude GLOB     files that match are charged to their callers; both may be repeated\n"
+    "  --lines N          show at most N lines of a file (table; default 25)\n"
     "  --threads          each thread by itself (table, collapsed)\n"
     "  --measure NAME     what the table ranks lines by, and what formats show that show\n"
     "                     one thing (collapsed, svg, ...): cpu (default), wall, wait,\n"
-    "                     gil, python, native, kernel, samples, alloc, peak, live, ...\n";
+    "                     gil, python, native, kernel, samples; of memory: alloc,\n"
+    "                     peak, live, copy, temporary, python_bytes, alloc_count,\n"
+    "                     live_count\n";
 
 static bool take_format(struct report_options *options, const char *name) {
     options->format = export_find_name(name);

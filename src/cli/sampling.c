@@ -17,11 +17,13 @@ enum { DEFAULT_RATE_HZ = 1000, MAX_RATE_HZ = 10000000, MAX_NAME_BYTES = 100 };
 static const double MIN_RATE_HZ = 0.001, MIN_SECONDS = 1e-6, MAX_SECONDS = 1e9;
 
 static const char help[] = "  -r, --rate HZ      samples a second (default 1000)\n"
-                           "  -d, --duration S   stop after S seconds\n"
+                           "  -d, --duration S   sample for S seconds (default: to the end); the program runs on\n"
                            "  --mode MODE        what a sample stands for: wall (default), cpu (only threads\n"
-                           "                     that ran), gil (only the one that holds the GIL)\n"
-                           "  --blocking         stop the threads for each sample\n"
-                           "  --native           show where C code stands between Python frames (3.12 and later)\n"
+                           "                     that ran), gil (only the one that holds the GIL). 'run'\n"
+                           "                     takes it with --no-agent only\n"
+                           "  --blocking         stop the threads for each sample ('run': with --no-agent only)\n"
+                           "  --native           show where C code stands between Python frames (3.12 and later;\n"
+                           "                     with the agent, 3.11)\n"
                            "  --capture FILE     write the capture there (default NAME-PID.strobe)\n"
                            "  --no-capture       keep no capture\n"
                            "  --quiet            say nothing but the report and errors\n";

@@ -38,7 +38,6 @@ enum { EXPORT_MAX_ENDINGS = 3 };
 struct export_format {
     const char *name;                        /* as -f wants it */
     const char *endings[EXPORT_MAX_ENDINGS]; /* of file names that mean it; may be fewer, then NULL */
-    const char *description;                 /* a few words for --help */
     bool wants_samples;                      /* shows more when the profile has its samples in order */
     bool is_binary;                          /* nothing for a terminal */
     bool takes_measure;                      /* shows one, or opens with one: export_options.measure */

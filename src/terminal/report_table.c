@@ -241,6 +241,11 @@ static enum status put_head(struct report_writer *writer) {
 
 /* ------------------------------------------------------------------------------------------------ all --------- */
 
+static bool is_filtered(const struct report_writer *writer) {
+    const struct attribute_options *attribute = writer->options->attribute;
+    return attribute != NULL && attribute->only_count + attribute->exclude_count > 0;
+}
+
 /* What only and exclude left nothing of, and threads without any frame: said, so that nothing is missing unsaid. */
 static enum status put_left_out(struct report_writer *writer) {
     uint64_t left_out = writer->attribution.left_out[writer->main];
@@ -248,7 +253,9 @@ static enum status put_left_out(struct report_writer *writer) {
         return STATUS_OK;
     putc('\n', writer->stream);
     TRY(cell_append_amount(&writer->row, left_out, measure_unit(writer->main), CELL_AMOUNT_WIDTH));
-    TRY(buffer_append_text(&writer->row, " left out: no frame to charge it to"));
+    TRY(buffer_append_text(&writer->row, is_filtered(writer)
+                                             ? " left out: by --only and --exclude, or no frame to charge it to"
+                                             : " left out: no frame to charge it to"));
     report_put_row(writer);
     return STATUS_OK;
 }
@@ -256,7 +263,7 @@ static enum status put_left_out(struct report_writer *writer) {
 static enum status put_tables(struct report_writer *writer) {
     TRY(put_head(writer));
     if (writer->attribution.line_count == 0) {
-        TRY(buffer_append_text(&writer->row, "nothing was measured"));
+        TRY(buffer_append_text(&writer->row, is_filtered(writer) ? "nothing is left to show" : "nothing was measured"));
         report_put_row(writer);
         return put_left_out(writer);
     }

@@ -61,6 +61,12 @@ def test_all_shows_library_files(hostile, tmp_path):
     assert descriptions.LIBRARY in table(hostile, tmp_path / "all", "--all")
 
 
+def test_what_is_left_out_says_why(hostile, tmp_path):
+    text = table(hostile, tmp_path / "table", "--only", "*/nothing-there.py")
+    assert "nothing is left to show" in text and "nothing was measured" not in text
+    assert "left out: by --only and --exclude" in text
+
+
 def test_threads_are_named(hostile, small, tmp_path):
     text = table(hostile, tmp_path / "table")
     for thread in small["threads"]:

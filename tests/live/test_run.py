@@ -207,11 +207,12 @@ def test_a_report_never_replaces_its_capture(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
     assert run("--capture", "one", "-o", os.devnull, "--", "python3", "-c", "1", cwd=tmp_path).returncode == 0
     before = (tmp_path / "one").read_bytes()
-    (tmp_path / "link.html").symlink_to("one")
-    for output in "one", "link.html":
-        result = harness.strobe("report", "one", "-o", output, cwd=tmp_path)
-        assert result.returncode == harness.USAGE and re.fullmatch(line, result.stderr), result
-        assert (tmp_path / "one").read_bytes() == before
+    (tmp_path / "link.json").symlink_to("one")
+    for output in "one", "link.json":
+        for command in ("report", "one"), ("diff", "one", "one"):
+            result = harness.strobe(*command, "-o", output, cwd=tmp_path)
+            assert result.returncode == harness.USAGE and re.fullmatch(line, result.stderr), result
+            assert (tmp_path / "one").read_bytes() == before
 
 
 def test_a_dash_is_standard_output(any_python, run, tmp_path):
