@@ -192,10 +192,13 @@ static enum status end_process(struct agent_session *session, size_t index, uint
 }
 
 /* Who has exec'd is told of anew, by the same process id. */
-static enum status end_predecessors(struct agent_session *session, pid_t pid, uint64_t now_ns) {
-    for (size_t i = session->count; i-- > 0;)
-        if (session->processes[i]->sampled.pid == pid)
-            TRY(end_process(session, i, now_ns));
+static enum status end_predecessors(struct agent_session *session, pid_t pid, bool *was_told, uint64_t now_ns) {
+    for (size_t i = session->count; i-- > 0;) {
+        if (session->processes[i]->sampled.pid != pid)
+            continue;
+        *was_told |= session->processes[i]->told;
+        TRY(end_process(session, i, now_ns));
+    }
     return STATUS_OK;
 }
 
@@ -205,7 +208,8 @@ static enum status take_region(struct agent_session *session, const char *name, 
     const struct agent_origin origin = {&session->last_serial, session->from_ns, session->code_files};
     struct agent_process *process = NULL;
     TRY(agent_process_new(name, region, &origin, &process));
-    enum status status = end_predecessors(session, process->sampled.pid, now_ns);
+    bool goes_on = false;
+    enum status status = end_predecessors(session, process->sampled.pid, &goes_on, now_ns);
     if (status == STATUS_OK)
         status = map_set(&session->seen, (uint64_t)process->sampled.pid, HAD_AGENT);
     if (status == STATUS_OK)
@@ -217,7 +221,9 @@ static enum status take_region(struct agent_session *session, const char *name, 
     }
     session->processes[session->count++] = process;
     session->process_count++;
-    return STATUS_OK;
+    /* Before the process itself is found to have ended: it would be another one then. */
+    process->settled |= goes_on;
+    return goes_on ? drain_process(session, process, false, now_ns) : STATUS_OK;
 }
 
 /* It is sampled from outside, if there are files for that, and is not to be told of twice when there are again. */

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import random
 import re
 import resource
 import select
