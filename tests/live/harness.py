@@ -22,6 +22,8 @@ OK, FAILED, USAGE, NO_PROCESS, NO_PERMISSION, NOT_PYTHON = range(6)
 # How long a program may take to say something: far more than it takes on a busy machine.
 TIMEOUT_S = int(os.environ.get("TARGET_TIMEOUT_S") or 60)
 
+# LeakSanitizer fails under a tracer.
+TRACED = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
 SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|runtime error:|WARNING: \w+Sanitizer")
 
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 import pytest
-from harness import STROBE, TIMEOUT_S, Target, strobe
+from harness import STROBE, TIMEOUT_S, TRACED, Target, strobe
 
 # Of one thread, however many others come and go: to see what it is, and to watch it.
 OPENS_PER_THREAD = 4
@@ -99,7 +99,7 @@ def test_a_listing_reads_what_is_new(python, script, tmp_path):
     with Target(python, script(COMING)) as target:
         command = ["strace", "-f", "-e", "trace=openat", "-o", calls, STROBE, "attach", "-r", 100, "-d", 1]
         command += ["--quiet", "--no-capture", "-f", "json", "-o", tmp_path / "report", target.pid]
-        subprocess.run([*map(str, command)], check=True, timeout=TIMEOUT_S, capture_output=True)
+        subprocess.run([*map(str, command)], check=True, timeout=TIMEOUT_S, capture_output=True, env=TRACED)
         target.send()
     opened = opened_tasks(calls)
     watched = {thread for thread, file in opened if file == "schedstat"}

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from harness import STROBE, Target, read_wait_ns, strobe
+from harness import STROBE, TRACED, Target, read_wait_ns, strobe
 
 DEPTH, ROUNDS = 60, 20
 RATE_HZ = 20_000
@@ -74,7 +74,7 @@ def test_a_look_is_one_read(python, tmp_path):
     options = ["-r", RATE_HZ, "-d", SECONDS, "-f", "json", "-o", report]
     with Target(python, "up_and_down.py", DEPTH, ROUNDS) as target:
         command = ["strace", "-f", "-e", "trace=pread64,process_vm_readv", "-o", calls, STROBE, "attach", *options]
-        subprocess.run([*map(str, command), str(target.pid)], check=True, timeout=60, capture_output=True)
+        subprocess.run([*map(str, command), str(target.pid)], check=True, timeout=60, capture_output=True, env=TRACED)
     samples = json.loads(report.read_text())["samples"]["taken"]
     reads = sum(1 for line in calls.open() if "pread64(" in line or "process_vm_readv(" in line)
     # On a busy machine there are few, and the program is as good as stopped.
