@@ -27,12 +27,10 @@ void code_cache_init(struct code_cache *cache, struct runtime *runtime) {
 }
 
 void code_cache_release(struct code_cache *cache) {
-    cache->dead_count = 0;
     map_release(&cache->by_address);
     arena_release(&cache->arena);
-    uint32_t last_serial = cache->last_serial;
-    code_cache_init(cache, cache->runtime);
-    cache->last_serial = last_serial;
+    *cache = (struct code_cache){
+        .runtime = cache->runtime, .is_sampling = cache->is_sampling, .last_serial = cache->last_serial};
 }
 
 /* Code objects are told from others by their type; the type by its name, the first time. Types are static, so all
@@ -184,6 +182,12 @@ static bool is_alive(const struct layout *layout, const uint8_t *header) {
     return counted != 0 && counted <= UINT32_MAX;
 }
 
+/* Up to 3.10 frames are read link by link, and for code that runs once (3.8) two looks of a hundred would come too
+ * late. */
+static bool must_live(const struct code_cache *cache) {
+    return !cache->is_sampling || layout_has(cache->runtime->layout.frame.size);
+}
+
 static enum status read_code(struct code_cache *cache, remote_addr address, struct code **result) {
     uint8_t header[MAX_HEADER_BYTES] = {0};
     const struct layout *layout = &cache->runtime->layout;
@@ -201,7 +205,7 @@ static enum status read_code(struct code_cache *cache, remote_addr address, stru
     TRY(decode_live(cache, header, code));
     /* It may have died since its frame was seen: its header may still be whole then, when its names are others'. */
     TRY(read_header(cache, address, header));
-    if (fingerprint_of(layout, header) != code->fingerprint || !is_alive(layout, header))
+    if (fingerprint_of(layout, header) != code->fingerprint || (must_live(cache) && !is_alive(layout, header)))
         return STATUS_TORN;
     code->serial = ++cache->last_serial;
     *result = code;

@@ -105,6 +105,7 @@ enum status target_open(struct process *process, pid_t parent_pid, const struct 
     target->sampled.start_ns = clock_monotonic_ns();
     target->sampled.start_unix_ns = clock_unix_ns();
     code_cache_init(&target->codes, &target->runtime);
+    target->codes.is_sampling = true;
     *result = target;
     return STATUS_OK;
 }

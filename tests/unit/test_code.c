@@ -66,16 +66,21 @@ static remote_addr put_code(struct fake_target *target, const void *references, 
     remote_addr name = fake_ascii(target, 0, "name");
     fake_put(target, code + layout->object.ob_type - size_bytes, references, size_bytes);
     fake_put_u64(target, code + layout->code.co_name, name);
-    fake_put_u64(target, code + layout->code.co_qualname, name);
+    if (layout_has(layout->code.co_qualname))
+        fake_put_u64(target, code + layout->code.co_qualname, name);
+    else
+        fake_put_u64(target, code + layout->code.co_code, fake_allocate(target, 64));
     fake_put_u64(target, code + layout->code.co_filename, fake_ascii(target, 0, "file.py"));
     fake_put_u64(target, code + layout->code.co_linetable, fake_allocate(target, 64));
     return code;
 }
 
-static enum status read_counted(struct fake_target *target, const void *references, size_t size_bytes) {
+static enum status read_counted(struct fake_target *target, const void *references, size_t size_bytes,
+                                bool is_sampling) {
     struct code_cache codes;
     const struct code *code = NULL;
     code_cache_init(&codes, &target->runtime);
+    codes.is_sampling = is_sampling;
     enum status status = code_cache_get(&codes, put_code(target, references, size_bytes), &code);
     if (status == STATUS_OK) {
         assert_string_equal(code->name, "name");
@@ -89,13 +94,13 @@ static void assert_counted(int minor, uint64_t references, enum status expected)
     struct fake_target *target = fake_new(minor < 12 ? minor : 12);
     target->runtime.layout.version = UINT32_C(0x03000000) | (uint32_t)minor << 16;
     assert_int_equal(layout_minor(&target->runtime.layout), minor);
-    assert_int_equal(read_counted(target, &references, sizeof references), expected);
+    assert_int_equal(read_counted(target, &references, sizeof references, false), expected);
     free(target);
 }
 
 static void test_what_was_freed_is_no_code(void **state) {
     (void)state;
-    for (int minor = 11; minor <= 15; minor++) {
+    for (int minor = 8; minor <= 15; minor++) {
         assert_counted(minor, 0, STATUS_TORN);
         assert_counted(minor, UINT64_C(0x7f651c1d29b0), STATUS_TORN);
         assert_counted(minor, 1, STATUS_OK);
@@ -107,6 +112,17 @@ static void test_what_was_freed_is_no_code(void **state) {
     assert_counted(13, UINT64_C(3) << 30 | UINT64_C(5) << 48, STATUS_TORN);
     /* How they will be counted is not known. */
     assert_counted(16, 0, STATUS_OK);
+}
+
+/* Where frames are objects, it is taken as it lies there. */
+static void test_what_was_freed_while_sampling(void **state) {
+    (void)state;
+    const uint64_t none = 0;
+    for (int minor = 8; minor <= 12; minor++) {
+        struct fake_target *target = fake_new(minor);
+        assert_int_equal(read_counted(target, &none, sizeof none, true), minor <= 10 ? STATUS_OK : STATUS_TORN);
+        free(target);
+    }
 }
 
 static void test_what_was_freed_without_a_gil(void **state) {
@@ -125,16 +141,16 @@ static void test_what_was_freed_without_a_gil(void **state) {
         layout->free_threaded = true;
         layout->object.ob_type = 24;
         layout->object.ob_size = 32;
-        assert_int_equal(read_counted(target, &cases[i], 16), cases[i].expected);
+        assert_int_equal(read_counted(target, &cases[i], 16, false), cases[i].expected);
         free(target);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_was_freed_is_no_code), cmocka_unit_test(test_what_was_freed_without_a_gil),
-        cmocka_unit_test(test_copies_of_threads),         cmocka_unit_test(test_none_without_an_array),
-        cmocka_unit_test(test_arrays_that_cannot_be),
+        cmocka_unit_test(test_what_was_freed_is_no_code),    cmocka_unit_test(test_what_was_freed_while_sampling),
+        cmocka_unit_test(test_what_was_freed_without_a_gil), cmocka_unit_test(test_copies_of_threads),
+        cmocka_unit_test(test_none_without_an_array),        cmocka_unit_test(test_arrays_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
