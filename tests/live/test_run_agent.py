@@ -625,7 +625,7 @@ def test_on_demand_waits_as_well(any_python, tmp_path):
     assert waits.get("before", 0) + waits.get("after", 0) <= 0.15, waits
 
 
-SHORT_THREADS = BURN + """
+TWENTY_THREADS = BURN + """
 import threading
 for _ in range(20):
     thread = threading.Thread(target=burn, args=(0.002,))
@@ -638,7 +638,7 @@ def test_what_threads_use_at_their_end_while_paused_does_not_count(python, tmp_p
     """Less than a tick each: no clock strikes in them."""
     report = tmp_path / "report.json"
     options = ["--no-capture", "--cpu-only", "--on-demand", "-o", report]
-    ran = strobe("run", *options, "--", python.path, "-c", SHORT_THREADS)
+    ran = strobe("run", *options, "--", python.path, "-c", TWENTY_THREADS)
     assert ran.returncode == 0, ran
     told = json.loads(report.read_text())
     assert sum(thread["cpu_s"] for thread in told["threads"]) == 0, told["threads"]
