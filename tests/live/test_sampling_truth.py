@@ -72,7 +72,9 @@ def test_only_stacks_that_can_be(python, program):
     assert not stopped.misplaced, shorten(stopped.misplaced)
     if learns_slowly(python, program):
         return
+    # README's table has what is not reached.
     is_open = program in ("generators", "delegation") and python.at_least(3, 14)
+    is_open |= program == "constructors" and python.version[:2] == (3, 12)
     allowed = max(FEW, (IMPOSSIBLE_OPEN if is_open else IMPOSSIBLE[old]) * running.total)
     assert sum(running.impossible.values()) <= allowed, shorten(running.impossible)
     assert sum(running.misplaced.values()) <= max(FEW, MISPLACED[old] * running.total), shorten(running.misplaced)
