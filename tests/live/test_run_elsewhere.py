@@ -141,8 +141,8 @@ def test_brief_children_without_the_agent(python, run, tmp_path):  # noqa: F811
     # Of 60 ms, what a process uses after the last look at it is not seen, and it may be seen late; where it is at the
     # first look it is charged for its start.
     unseen_s = (2.5 * len(spent) + ran.report["samples"]["missed"]) * LOOK_S
-    # Not reached on 3.8: of some of these children, which begin fastest, no time is told where the machine is quiet.
-    least_s = sum(spent) - unseen_s if python.at_least(3, 9) else 0.3 * sum(spent)
+    # Not reached up to 3.10: of some of these children no time is told where the machine is quiet.
+    least_s = sum(spent) - unseen_s if python.at_least(3, 11) else 0.25 * sum(spent)
     assert least_s <= ran.functions("burn", "total_cpu_s") <= sum(spent) + unseen_s
     assert said_of(ran)
 
