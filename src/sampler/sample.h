@@ -96,18 +96,18 @@ struct sample_cpu {
 
 struct sample {
     struct sampled_thread *thread;
-    uint64_t time_ns;   /* CLOCK_MONOTONIC */
-    uint64_t weight_ns; /* the time it stands for */
-    enum sample_clock clock;
-    struct sample_cpu cpu; /* when the clock is SAMPLE_CLOCK_CPU; they sum up to weight_ns */
-    enum thread_run_state state;
-    enum sample_gil gil;
-    bool collecting;
+    uint64_t time_ns;                  /* CLOCK_MONOTONIC */
+    uint64_t weight_ns;                /* the time it stands for */
     const struct sample_frame *frames; /* outermost first */
     size_t count;
     /* So many of them, from the outermost on, are those that this thread's samples had there before; if it was seen
      * `passing`, the next sample's are counted as if it had not been there. */
     size_t unchanged;
+    struct sample_cpu cpu; /* when the clock is SAMPLE_CLOCK_CPU; they sum up to weight_ns */
+    enum sample_clock clock;
+    enum thread_run_state state;
+    enum sample_gil gil;
+    bool collecting;
     bool passing;
 };
 

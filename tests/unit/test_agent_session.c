@@ -204,7 +204,7 @@ static void leave_files(int count) {
     close(fd);
     struct rlimit limit;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = (rlim_t)(fd + count);
+    limit.rlim_cur = (rlim_t)fd + (rlim_t)count;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
