@@ -22,7 +22,8 @@ void process_free(struct process *process);
 pid_t process_pid(const struct process *process);
 /* The process id as the process itself sees it (innermost PID namespace). */
 pid_t process_own_pid(const struct process *process);
-/* Whether it still lives (not a zombie, and the same process as at process_open). */
+/* Whether it still lives: the same process as at process_open, and one of its threads at least has not ended. That the
+ * first one has does not mean that all have; it is a zombie until then. */
 bool process_alive(const struct process *process);
 /* Whether it has a thread of that number, as the process itself sees it. True when that cannot be told. */
 bool process_has_thread(const struct process *process, pid_t own_tid);
