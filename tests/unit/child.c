@@ -1,5 +1,7 @@
 #include "child.h"
 
+#include "process/process.h"
+
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -116,4 +118,13 @@ void child_await_state(pid_t pid, pid_t tid, const char *states) {
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     fail_msg("thread %d of %d did not reach state %s", (int)tid, (int)pid, states);
+}
+
+struct process *child_open(pid_t pid) {
+    struct error error = {0};
+    struct process *process = NULL;
+    if (process_open(pid, &process, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_non_null(process);
+    return process;
 }

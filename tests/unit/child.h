@@ -4,6 +4,8 @@
 
 #include <sys/types.h>
 
+struct process;
+
 /* What a child's function calls when the state that the test wants to see is reached. */
 void child_ready(void);
 
@@ -24,6 +26,9 @@ void child_idle(void *unused);
 
 /* The state letter in /proc/PID/task/TID/stat. */
 char child_thread_state(pid_t pid, pid_t tid);
+
+/* Opens a process to look at, or fails the test. Caller owns it. */
+struct process *child_open(pid_t pid);
 
 /* Waits until the state letter of a thread is one of `states`; looks every millisecond, fails the test after 10 s. */
 void child_await_state(pid_t pid, pid_t tid, const char *states);

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,16 +23,10 @@ enum { PAUSES = 300 };
 
 static struct process *hold_process(pid_t pid) {
     struct error error = {0};
-    struct process *process = NULL;
-    if (process_open(pid, &process, &error) != STATUS_OK || process_hold(process, &error) != STATUS_OK)
+    struct process *process = child_open(pid);
+    if (process_hold(process, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     return process;
-}
-
-static void pause_process(struct process *process) {
-    struct error error = {0};
-    if (process_pause(process, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
 }
 
 static void sleep_1ms(void) {
@@ -55,20 +48,14 @@ static void test_many_pauses(void **state) {
     pid_t pid = child_start(spinners_spin_in_threads, NULL);
     struct process *process = hold_process(pid);
     for (int i = 0; i < PAUSES; i++) {
-        pause_process(process);
-        struct system_threads threads;
-        struct error error = {0};
-        assert_int_equal(process_read_threads(process, false, &threads, &error), STATUS_OK);
-        assert_int_equal(threads.count, SPINNERS + 1);
-        for (size_t k = 0; k < threads.count; k++)
-            assert_true(child_thread_state(pid, threads.items[k].tid) == 't');
-        system_threads_release(&threads);
+        spinners_pause(process);
+        assert_int_equal(spinners_expect_stopped(process, pid), SPINNERS + 1);
         process_resume(process);
     }
     for (size_t i = 0; i < SPINNERS; i++)
         await_progress(process, &shared->counters[i], shared->counters[i]);
     /* A pause without a resume: letting go resumes, and the next pauser is welcome. */
-    pause_process(process);
+    spinners_pause(process);
     process_let_go(process);
     for (size_t i = 0; i < SPINNERS; i++)
         await_progress(NULL, &shared->counters[i], shared->counters[i]);
@@ -83,13 +70,8 @@ static void test_threads_come_and_go(void **state) {
     struct process *process = hold_process(pid);
     for (int i = 0; i < PAUSES; i++) {
         uint64_t before = shared->threads_started;
-        pause_process(process);
-        struct system_threads threads;
-        struct error error = {0};
-        assert_int_equal(process_read_threads(process, false, &threads, &error), STATUS_OK);
-        for (size_t k = 0; k < threads.count; k++)
-            assert_true(child_thread_state(pid, threads.items[k].tid) == 't');
-        system_threads_release(&threads);
+        spinners_pause(process);
+        (void)spinners_expect_stopped(process, pid);
         process_resume(process);
         await_progress(process, &shared->threads_started, before);
     }
@@ -97,36 +79,18 @@ static void test_threads_come_and_go(void **state) {
     child_end(pid);
 }
 
-static void count_signal(int number, siginfo_t *info, void *unused) {
-    (void)unused;
-    if (number == SIGALRM)
-        shared->signals[0]++;
-    else if (info->si_code == SI_QUEUE && info->si_value.sival_int == 4711)
-        shared->signals[1]++;
-}
-
-static void take_signals(void *unused) {
-    struct sigaction action = {.sa_sigaction = count_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
-    /* Each delivery waits for process_serve, and the kernel delivers SIGALRM before SIGRTMIN: a timer faster than the
-     * serving would keep the others back. */
-    struct itimerval every = {.it_interval = {.tv_usec = 20000}, .it_value = {.tv_usec = 20000}};
-    (void)sigaction(SIGALRM, &action, NULL);
-    (void)sigaction(SIGRTMIN, &action, NULL);
-    (void)setitimer(ITIMER_REAL, &every, NULL);
-    (void)unused;
-    child_ready();
-    for (;;)
-        shared->counters[0]++;
-}
+/* Each delivery waits for process_serve, and the kernel delivers SIGALRM before SIGRTMIN: a timer faster than the
+ * serving would keep the others back. */
+static struct spinners_timer slow_timer = {.period_us = 20000};
 
 static void test_signals_are_passed_on(void **state) {
     (void)state;
-    pid_t pid = child_start(take_signals, NULL);
+    pid_t pid = child_start(spinners_take_signals, &slow_timer);
     struct process *process = hold_process(pid);
-    union sigval value = {.sival_int = 4711};
+    union sigval value = {.sival_int = SPINNERS_VALUE};
     for (int i = 0; i < PAUSES; i++) {
         assert_int_equal(sigqueue(pid, SIGRTMIN, value), 0);
-        pause_process(process);
+        spinners_pause(process);
         assert_int_equal(sigqueue(pid, SIGRTMIN, value), 0);
         process_resume(process);
         process_serve(process);
@@ -151,7 +115,7 @@ static void test_job_control(void **state) {
         sleep_1ms();
     }
     for (int i = 0; i < 10; i++) {
-        pause_process(process);
+        spinners_pause(process);
         process_resume(process);
     }
     uint64_t before = shared->counters[0];
@@ -170,7 +134,7 @@ static pid_t holders_target;
 
 static void hold_and_idle(void *unused) {
     struct process *process = hold_process(holders_target);
-    pause_process(process);
+    spinners_pause(process);
     child_idle(unused);
 }
 
@@ -237,7 +201,7 @@ static void assert_exec_goes_on(void (*meanwhile)(struct process *process)) {
         char path[64] = "";
         while (process_read_executable(process, path, sizeof path) != STATUS_OK || strstr(path, "test_hold") != NULL)
             meanwhile(process);
-        pause_process(process);
+        spinners_pause(process);
         assert_true(child_thread_state(pid, pid) == 't');
         process_resume(process);
         process_free(process);

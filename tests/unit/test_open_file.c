@@ -64,14 +64,6 @@ static void *map_file(const char *path) {
     return address;
 }
 
-static struct process *open_process(pid_t pid) {
-    struct error error = {0};
-    struct process *process = NULL;
-    if (process_open(pid, &process, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    return process;
-}
-
 /* The first byte of what stands behind the mapping at `address`, or the negated status. */
 static int first_mapped_byte(struct process *process, const void *address) {
     struct error error = {0};
@@ -112,7 +104,7 @@ static void test_mapped_file_deleted_or_replaced(void **state) {
     write_file(folder->file, 'a');
     void *address = map_file(folder->file);
     pid_t pid = child_start(child_idle, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     assert_int_equal(first_mapped_byte(process, address), 'a');
     assert_int_equal(unlink(folder->file), 0);
     assert_int_equal(first_mapped_byte(process, address), 'a');
@@ -136,7 +128,7 @@ static void look_without_privilege(void *argument) {
         _exit(90);
     looker->address = map_file(looker->folder->file);
     pid_t pid = child_start(child_idle, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     int original = first_mapped_byte(process, looker->address);
     if (unlink(looker->folder->file) != 0)
         _exit(91);
@@ -170,7 +162,7 @@ static void test_deleted_executable(void **state) {
     child_copy_file("/bin/sh", folder->file);
     const char *const arguments[] = {folder->file, "-c", "echo; kill -STOP $$", NULL};
     pid_t pid = child_run_until_output(arguments);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     char path[PATH_MAX];
     struct error error = {0};
     assert_int_equal(unlink(folder->file), 0);
@@ -202,7 +194,7 @@ static void test_anonymous_memory_has_no_file(void **state) {
     (void)state;
     void *address = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pid_t pid = child_start(child_idle, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     assert_int_equal(first_mapped_byte(process, address), -STATUS_NOT_FOUND);
     process_free(process);
     child_end(pid);
@@ -219,7 +211,7 @@ static void test_paths_as_the_target_sees_them(void **state) {
     struct folder *folder = *state;
     write_file(folder->file, 'r');
     pid_t pid = child_start(enter_folder, folder);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     assert_int_equal(first_byte_by_path(process, "file"), 'r');
     assert_int_equal(first_byte_by_path(process, folder->file), 'r');
     assert_int_equal(first_byte_by_path(process, "none"), -STATUS_NOT_FOUND);
@@ -256,7 +248,7 @@ static void test_links_are_followed_in_the_targets_root(void **state) {
     assert_int_equal(symlink("/file", link), 0);
     jail.address = map_file(jail.folder->file);
     pid_t pid = child_start(enter_jail, &jail);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     assert_int_equal(first_byte_by_path(process, "/file"), 'j');
     assert_int_equal(first_byte_by_path(process, "/link"), 'j');
     assert_int_equal(first_byte_by_path(process, "/../file"), 'j');
@@ -287,7 +279,7 @@ static void test_another_mount_namespace(void **state) {
     jail->folder = *state;
     write_file(jail->folder->file, 'o');
     pid_t pid = child_start(enter_mount_namespace, jail);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     assert_int_equal(first_byte_by_path(process, jail->folder->file), 'm');
     assert_int_equal(first_mapped_byte(process, jail->address), 'm');
     process_free(process);

@@ -13,26 +13,11 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static struct process *open_process(pid_t pid) {
-    struct error error = {0};
-    struct process *process = NULL;
-    if (process_open(pid, &process, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    return process;
-}
-
-static void pause_process(struct process *process) {
-    struct error error = {0};
-    if (process_pause(process, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-}
 
 /* Returns when all have moved on from `from`. Fails after 20 s. */
 static void await_progress(const uint64_t from[SPINNERS]) {
@@ -64,18 +49,18 @@ static void expect_standstill(void) {
 static void test_all_threads_stand_still_and_go_on(void **state) {
     (void)state;
     pid_t pid = child_start(spinners_spin_in_threads, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     uint64_t from[SPINNERS] = {0};
     for (int i = 0; i < 3; i++) {
         await_progress(from);
-        pause_process(process);
+        spinners_pause(process);
         expect_standstill();
         copy_counters(from);
         process_resume(process);
         process_resume(process);
     }
     await_progress(from);
-    pause_process(process);
+    spinners_pause(process);
     copy_counters(from);
     /* Closing resumes too. */
     process_free(process);
@@ -86,18 +71,11 @@ static void test_all_threads_stand_still_and_go_on(void **state) {
 static void test_threads_born_meanwhile_are_stopped(void **state) {
     (void)state;
     pid_t pid = child_start(spinners_start_threads_for_ever, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     for (int i = 0; i < 50; i++) {
-        pause_process(process);
+        spinners_pause(process);
         uint64_t before = shared->threads_started;
-        struct system_threads threads;
-        struct error error = {0};
-        assert_int_equal(process_read_threads(process, false, &threads, &error), STATUS_OK);
-        for (size_t k = 0; k < threads.count; k++) {
-            char thread_state = child_thread_state(pid, threads.items[k].tid);
-            assert_true(thread_state == 't');
-        }
-        system_threads_release(&threads);
+        (void)spinners_expect_stopped(process, pid);
         assert_int_equal(shared->threads_started, before);
         process_resume(process);
     }
@@ -130,39 +108,19 @@ static void test_a_killed_pauser_lets_go(void **state) {
     child_end(pausers_target);
 }
 
-static void count_signal(int number, siginfo_t *info, void *unused) {
-    (void)unused;
-    if (number == SIGALRM)
-        shared->signals[0]++;
-    else if (info->si_code == SI_QUEUE && info->si_value.sival_int == 4711)
-        shared->signals[1]++;
-    else
-        shared->signals[2]++;
-}
-
-static void take_signals(void *unused) {
-    struct sigaction action = {.sa_sigaction = count_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
-    struct itimerval every = {.it_interval = {.tv_usec = 300}, .it_value = {.tv_usec = 300}};
-    (void)sigaction(SIGALRM, &action, NULL);
-    (void)sigaction(SIGRTMIN, &action, NULL);
-    (void)setitimer(ITIMER_REAL, &every, NULL);
-    (void)unused;
-    child_ready();
-    for (;;)
-        shared->counters[0]++;
-}
+static struct spinners_timer quick_timer = {.period_us = 300};
 
 /* Queued signals (real-time, with a value) are counted one by one: none is lost, doubled or changed, whether it comes
  * before, in or after the stop. */
 static void test_signals_are_neither_lost_nor_changed(void **state) {
     (void)state;
     const uint64_t rounds = 300;
-    pid_t pid = child_start(take_signals, NULL);
-    struct process *process = open_process(pid);
-    union sigval value = {.sival_int = 4711};
+    pid_t pid = child_start(spinners_take_signals, &quick_timer);
+    struct process *process = child_open(pid);
+    union sigval value = {.sival_int = SPINNERS_VALUE};
     for (int i = 0; i < (int)rounds; i++) {
         assert_int_equal(sigqueue(pid, SIGRTMIN, value), 0);
-        pause_process(process);
+        spinners_pause(process);
         assert_int_equal(sigqueue(pid, SIGRTMIN, value), 0);
         process_resume(process);
         assert_int_equal(sigqueue(pid, SIGRTMIN, value), 0);
@@ -179,11 +137,11 @@ static void test_signals_are_neither_lost_nor_changed(void **state) {
 static void test_a_stopped_program_stays_stopped(void **state) {
     (void)state;
     pid_t pid = child_start(spinners_spin_in_threads, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     assert_int_equal(kill(pid, SIGSTOP), 0);
     assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
     child_await_state(pid, pid, "T");
-    pause_process(process);
+    spinners_pause(process);
     expect_standstill();
     process_resume(process);
     child_await_state(pid, pid, "T");
@@ -200,15 +158,15 @@ static void test_a_stopped_program_stays_stopped(void **state) {
 static void test_stop_and_continue_while_paused(void **state) {
     (void)state;
     pid_t pid = child_start(spinners_spin_in_threads, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     uint64_t from[SPINNERS] = {0};
     await_progress(from);
-    pause_process(process);
+    spinners_pause(process);
     assert_int_equal(kill(pid, SIGSTOP), 0);
     process_resume(process);
     child_await_state(pid, pid, "T");
     expect_standstill();
-    pause_process(process);
+    spinners_pause(process);
     copy_counters(from);
     assert_int_equal(kill(pid, SIGCONT), 0);
     expect_standstill();
@@ -221,8 +179,8 @@ static void test_stop_and_continue_while_paused(void **state) {
 static void test_a_kill_while_paused_goes_through(void **state) {
     (void)state;
     pid_t pid = child_start(spinners_spin_in_threads, NULL);
-    struct process *process = open_process(pid);
-    pause_process(process);
+    struct process *process = child_open(pid);
+    spinners_pause(process);
     assert_int_equal(kill(pid, SIGKILL), 0);
     process_resume(process);
     /* The resume must not have taken the exit status away from the parent. */
@@ -242,7 +200,7 @@ static void test_refuses_a_process_under_a_debugger(void **state) {
     (void)state;
     pid_t pid = child_start(spinners_spin_in_threads, NULL);
     pid_t debugger = child_start(trace_and_idle, &pid);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     struct error error = {0};
     assert_int_equal(process_pause(process, &error), STATUS_PERMISSION);
     assert_non_null(strstr(error.text, "traces it already"));
@@ -272,8 +230,8 @@ static void test_a_blocked_thread_does_not_hold_up(void **state) {
     (void)state;
     pid_t pid = child_start(block_in_vfork, NULL);
     child_await_state(pid, pid, "D");
-    struct process *process = open_process(pid);
-    pause_process(process);
+    struct process *process = child_open(pid);
+    spinners_pause(process);
     struct system_threads threads;
     struct error error = {0};
     assert_int_equal(process_read_threads(process, true, &threads, &error), STATUS_OK);
@@ -283,7 +241,7 @@ static void test_a_blocked_thread_does_not_hold_up(void **state) {
     /* It traps as soon as it can; the next resume, or the end of strobe, lets it go. */
     shared->counters[1] = 1;
     child_await_state(pid, pid, "t");
-    pause_process(process);
+    spinners_pause(process);
     assert_int_equal(shared->counters[2], 0);
     process_resume(process);
     while (shared->counters[2] == 0)

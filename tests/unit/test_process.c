@@ -18,15 +18,6 @@
 
 #include <cmocka.h>
 
-static struct process *open_process(pid_t pid) {
-    struct error error = {0};
-    struct process *process = NULL;
-    if (process_open(pid, &process, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    assert_non_null(process);
-    return process;
-}
-
 static void refuse(pid_t pid, enum status status, const char *words) {
     struct error error = {0};
     struct process *process = (struct process *)&error;
@@ -57,7 +48,7 @@ static remote_addr remote(const void *address) {
 static void test_reads_the_bytes_of_the_other_process(void **state) {
     (void)state;
     pid_t pid = child_start(change_and_idle, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     struct memory *memory = process_memory(process);
     static char read_back[sizeof known_bytes], expected[sizeof known_bytes];
     memset(known_bytes, 0, sizeof known_bytes);
@@ -80,7 +71,7 @@ static void test_reads_many_pieces(void **state) {
     (void)state;
     enum { PIECES = 3000 };
     pid_t pid = child_start(change_and_idle, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     struct memory *memory = process_memory(process);
     fill_known_bytes('c');
     static struct memory_piece pieces[PIECES];
@@ -111,7 +102,7 @@ static void test_unmapped_memory_is_unreadable(void **state) {
     memcpy(pages + 4090, "edge", 5);
     assert_int_equal(munmap(pages + 4096, 4096), 0);
     pid_t pid = child_start(child_idle, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     struct memory *memory = process_memory(process);
     static char buffer[40000];
     const remote_addr bad[] = {
@@ -132,7 +123,7 @@ static void test_unmapped_memory_is_unreadable(void **state) {
 static void test_an_ended_process_is_noticed(void **state) {
     (void)state;
     pid_t pid = child_start(change_and_idle, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     struct memory *memory = process_memory(process);
     static char buffer[40000];
     assert_true(process_alive(process));
@@ -174,7 +165,7 @@ static void test_reads_go_on_after_exec(void **state) {
     (void)state;
     assert_int_equal(pipe(exec_pipe), 0);
     pid_t pid = child_start(wait_and_exec, NULL);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     struct error error = {0};
     struct mappings mappings = {0};
     assert_int_equal(write(exec_pipe[1], "", 1), 1);
@@ -225,7 +216,7 @@ static void test_command_line(void **state) {
     (void)dup2(ends[0], STDIN_FILENO);
     pid_t pid = child_run_until_output(command);
     (void)dup2(input, STDIN_FILENO);
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     char **arguments = process_command(process);
     for (size_t i = 0; command[i] != NULL; i++)
         assert_string_equal(arguments[i], command[i]);
@@ -275,7 +266,7 @@ static void test_a_thread_id_opens_its_process(void **state) {
     pid_t tid = 0;
     pid_t pid = start_with_thread(false, &tid);
     assert_int_not_equal(tid, pid);
-    struct process *process = open_process(tid);
+    struct process *process = child_open(tid);
     assert_int_equal(process_pid(process), pid);
     assert_int_equal(process_own_pid(process), pid);
     process_free(process);
@@ -288,7 +279,7 @@ static void test_a_process_without_its_first_thread(void **state) {
     pid_t tid = 0;
     pid_t pid = start_with_thread(true, &tid);
     child_await_state(pid, pid, "Z");
-    struct process *process = open_process(pid);
+    struct process *process = child_open(pid);
     assert_int_equal(process_pid(process), pid);
     assert_true(process_alive(process));
     uint8_t byte = 0;
