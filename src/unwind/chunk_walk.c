@@ -2,12 +2,6 @@
 
 #include "unwind/walk.h"
 
-#include <stdlib.h>
-
-/* In release builds of 3.15 a frame's stack pointer is not cleared while it runs (_PyFrame_GetStackPointer,
- * Include/internal/pycore_interpframe.h). */
-enum { FIRST_MINOR_WITHOUT_RUNNING = 15 };
-
 enum { SETTLED_LOOKS = 1 << 15 };
 
 static remote_addr first_frame_address(const struct walk *walk, const struct chunk_span *span) {
@@ -79,6 +73,14 @@ static bool is_doubtful_site(const struct walk *walk, const struct tracked_frame
     return seen_calls_is_rare(walk_calls(walk), &by_site);
 }
 
+/* Whether a frame is the same function's now: else it may have been another's already when what it had called was
+ * copied. */
+static enum status still_is(const struct walk *walk, const struct tracked_frame *frame) {
+    uint64_t executable = 0;
+    TRY(memory_read_u64(walk->tracker->runtime->live, frame->address + walk->layout->frame.f_executable, &executable));
+    return executable == frame->executable ? STATUS_OK : STATUS_TORN;
+}
+
 /* Which instruction a frame stands on is copied before what it has called, which can be of a later call. Where another
  * instruction calls this, it is that one. Else the frame may be another function's by now. */
 static enum status correct_site(struct walk *walk, const struct tracked_frame *callee) {
@@ -93,9 +95,17 @@ static enum status correct_site(struct walk *walk, const struct tracked_frame *c
         walk_assume_site(walk, seen->instruction_bytes);
         return STATUS_OK;
     }
-    uint64_t executable = 0;
-    TRY(memory_read_u64(tracker->runtime->live, caller->address + walk->layout->frame.f_executable, &executable));
-    return executable == caller->executable ? STATUS_OK : STATUS_TORN;
+    return still_is(walk, caller);
+}
+
+/* The same where the call led through C, whose frame has been added; without looking for another instruction. */
+static enum status check_site_through_c(const struct walk *walk, const struct tracked_frame *callee) {
+    const struct tracked_frame *frames = walk->tracker->stack.frames;
+    if (walk->tracker->paused || walk->top == SIZE_MAX || walk->top + 2 != walk->count ||
+        frames[walk->top + 1].code != NULL || frames[walk->top].assumed)
+        return STATUS_OK;
+    struct seen_call by_site = describe_site(&frames[walk->top], callee);
+    return seen_calls_is_rare(walk_calls(walk), &by_site) ? still_is(walk, &frames[walk->top]) : STATUS_OK;
 }
 
 /* Whether the innermost frame so far, although its copy does not say so, has called the frame above it: that is copied
@@ -118,13 +128,6 @@ static bool recall_call(struct walk *walk, const struct tracked_frame *callee, c
     return true;
 }
 
-static bool is_known_call(const struct walk *walk, const struct tracked_frame *caller,
-                          const struct tracked_frame *callee) {
-    const struct seen_calls *calls = walk_calls(walk);
-    struct seen_call by_path = describe_call(caller, callee, false), by_any = describe_call(caller, callee, true);
-    return seen_calls_knows(calls, &by_path, true) || (!walk->tracker->slow && seen_calls_knows(calls, &by_any, true));
-}
-
 /* Up to 3.13 a frame that returns saves the extent of its stack, and a little later has none. */
 static bool is_popped(const struct walk *walk, const struct tracked_frame *tracked, const uint8_t *bytes) {
     if (is_cleared(walk, tracked, bytes))
@@ -132,84 +135,6 @@ static bool is_popped(const struct walk *walk, const struct tracked_frame *track
     return layout_has(walk->layout->frame.stacktop) && tracked->shown &&
            walk_stacktop(walk, bytes) != STACKTOP_RUNNING &&
            !code_cache_step(walk->tracker->codes, tracked->code, tracked->instruction_bytes).enters;
-}
-
-/* Whether a frame that has been popped was still there when its caller was copied.
- *
- * Reading a line of memory takes it away from the processor that writes to it. So from the moment that a frame was
- * copied on, the thread runs only until it next writes to that frame: hardly at all when the frame runs itself, but
- * freely in a callee. While the copy goes on to the callee that may return, and then its caller cannot go on. The copy
- * is right for the moment when the caller was copied. But a callee looks the same when it had been popped by then, and
- * its caller was about to go on. */
-static bool was_there(struct walk *walk, const struct tracked_frame *callee) {
-    if (walk->tracker->paused || !callee->shown || walk->top == SIZE_MAX || walk->top + 1 != walk->count ||
-        walk->top_bytes == NULL || walk->tracker->stack.frames[walk->top].instruction_bytes < 0 ||
-        walk_top_step(walk).family == OPCODE_OTHER ||
-        code_cache_step(walk->tracker->codes, callee->code, callee->instruction_bytes).enters)
-        return false;
-    return true;
-}
-
-/* Adds the callee that was there, if it was called like that before. */
-static enum status put_popped(struct walk *walk, struct tracked_frame *callee, remote_addr previous,
-                              const uint8_t *bytes, bool *climbed) {
-    const struct tracked_frame *caller = walk->count > 0 ? &walk->tracker->stack.frames[walk->count - 1] : NULL;
-    if (caller == NULL || !was_there(walk, callee))
-        return STATUS_OK;
-    if (previous == caller->address) {
-        struct code_step step = walk_top_step(walk);
-        struct caller called = {caller, walk->top_bytes, walk_top_size(walk)};
-        if (!step.enters || step.family == OPCODE_RESUMES_GENERATOR || walk_is_running(walk, walk->top_bytes) ||
-            !is_known_call(walk, caller, callee) ||
-            (layout_has(walk->layout->frame.stacktop) && step.family == OPCODE_CALL &&
-             !walk_called_this(walk, &called, bytes)))
-            return STATUS_OK;
-    } else {
-        /* A frame outside of the chunks goes on running while they are copied. So the callee may have been popped long
-         * ago, unless it is seen to be popped. */
-        if (walk_in_chunk(walk, previous) || layout_has(walk->layout->frame.stacktop))
-            return STATUS_OK;
-        enum status status = outside_recall(walk, callee);
-        if (status != STATUS_OK)
-            return status == STATUS_NOT_FOUND ? STATUS_OK : status;
-    }
-    callee->assumed = true;
-    walk->ended = true;
-    *climbed = true;
-    return walk_put(walk, callee, bytes);
-}
-
-/* What a frame that has been popped ran (from 3.14 on it does not say so itself), if the innermost frame so far has
- * still called that: what it has called is in its stack until it returns. */
-static bool revive(struct walk *walk, const uint8_t *bytes, uint64_t *executable) {
-    uint64_t called = 0;
-    if (walk->tracker->paused || frame_untag(walk->layout, *executable) != 0 || walk->top == SIZE_MAX ||
-        walk->top + 1 != walk->count || walk->top_bytes == NULL || walk_is_running(walk, walk->top_bytes) ||
-        walk->tracker->stack.frames[walk->top].instruction_bytes < 0 || walk_top_step(walk).family != OPCODE_CALL ||
-        load_u64(bytes + walk->layout->frame.previous) != walk->tracker->stack.frames[walk->top].address)
-        return false;
-    const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
-    struct caller caller = {top, walk->top_bytes, walk_top_size(walk)};
-    if (!walk_stack_word(walk, &caller, 0, &called))
-        return false;
-    const struct seen_function *seen = walk_find_function(walk, called);
-    if (layout_minor(walk->layout) >= FIRST_MINOR_WITHOUT_RUNNING && walk_random(walk) > UINT32_MAX / 2)
-        return false;
-    *executable = seen != NULL ? seen->executable : *executable;
-    return seen != NULL;
-}
-
-/* The frame at an address of the copy, also if it has been popped. */
-static enum status decode(struct walk *walk, remote_addr address, const uint8_t *bytes, struct frame *frame,
-                          uint64_t *executable) {
-    uint8_t head[FRAME_HEAD_MAX_BYTES];
-    const size_t place = walk->layout->frame.f_executable, head_bytes = frame_head_size(walk->layout);
-    *executable = load_u64(bytes + place);
-    if (head_bytes > sizeof head || !revive(walk, bytes, executable))
-        return frame_decode(walk->layout, address, bytes, frame);
-    memcpy(head, bytes, head_bytes);
-    memcpy(head + place, executable, sizeof *executable);
-    return frame_decode(walk->layout, address, head, frame);
 }
 
 /* Whether the frame at `address` in the copy is the next one up; then it is added. */
@@ -224,8 +149,8 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
         bool is_newest = walk->thread->datastack_chunk == walk->span->address;
         return !is_newest || address < walk->thread->datastack_top ? STATUS_TORN : STATUS_OK;
     }
-    uint64_t executable = 0;
-    if (decode(walk, address, bytes, &frame, &executable) != STATUS_OK || frame.owner != FRAME_OWNED_BY_THREAD)
+    const uint64_t executable = load_u64(bytes + walk->layout->frame.f_executable);
+    if (frame_decode(walk->layout, address, bytes, &frame) != STATUS_OK || frame.owner != FRAME_OWNED_BY_THREAD)
         return STATUS_OK;
     enum status status = walk_resolve(walk, &frame, executable, &tracked);
     if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
@@ -238,7 +163,7 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
     const size_t end_bytes = (size_t)(tracked.end - walk->span->address);
     tracked.copied_end = end_bytes <= walk->span->size_bytes ? walk->span->offset + end_bytes : SIZE_MAX;
     if (is_popped(walk, &tracked, bytes))
-        return put_popped(walk, &tracked, frame.previous, bytes, climbed);
+        return STATUS_OK;
     if (frame.previous == below) {
         if (!may_have_entered(walk, &tracked, bytes) && !recall_call(walk, &tracked, bytes))
             return STATUS_OK;
@@ -251,9 +176,10 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
         status = outside_link(walk, frame.previous, &tracked, bytes);
         if (status != STATUS_OK)
             return status;
+        TRY(check_site_through_c(walk, &tracked));
     }
     *climbed = true;
-    walk_remember_function(walk, bytes, executable);
+    walk_remember_function(walk, bytes);
     return walk_put(walk, &tracked, bytes);
 }
 
@@ -262,7 +188,7 @@ static enum status climb_all(struct walk *walk) {
     const struct chunk_copies *copies = &walk->tracker->copies;
     remote_addr next =
         walk->top != SIZE_MAX ? walk->tracker->stack.frames[walk->top].end : first_frame_address(walk, walk->span);
-    for (bool climbed = true; climbed && !walk->ended;) {
+    for (bool climbed = true; climbed;) {
         const struct chunk_span *newer = NULL;
         if (next == chunk_copies_end(copies, walk->layout, walk->span))
             newer = chunk_copies_newer(copies, walk->layout, walk->span);
@@ -306,7 +232,7 @@ static bool is_leftover(const struct walk *walk) {
 }
 
 static void drop_leftovers(struct walk *walk) {
-    while (!walk->ended && walk->count > 0 && is_leftover(walk))
+    while (walk->count > 0 && is_leftover(walk))
         drop(walk);
 }
 
@@ -340,6 +266,14 @@ static bool is_innermost(const struct walk *walk) {
     return !layout_has(fields->stacktop) && walk_is_running(walk, walk->top_bytes);
 }
 
+/* The frame that called one, itself or through C; NULL when there is none, or it need not be the one below. */
+static const struct tracked_frame *caller_in_python(const struct tracked_frame *frames, size_t index) {
+    for (size_t i = index, hops = 0; i-- > 0 && hops < 2; hops++)
+        if (frames[i].code != NULL || frames[i].assumed)
+            return frames[i].assumed ? NULL : &frames[i];
+    return NULL;
+}
+
 /* Whether what is new can be believed (stack_tracker.h says when not). */
 static bool check_paths(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
@@ -357,11 +291,14 @@ static bool check_paths(struct walk *walk) {
         if (tracker->slow || frames[i].assumed || (caller != NULL && caller->assumed))
             continue;
         seen_calls_note(walk_calls(walk), &call, true);
-        if (caller == NULL || caller->code == NULL || frames[i].code == NULL)
+        const struct tracked_frame *site = caller_in_python(frames, i);
+        if (site == NULL || frames[i].code == NULL)
             continue;
-        call = describe_call(caller, &frames[i], true);
-        seen_calls_note(walk_calls(walk), &call, true);
-        call = describe_site(caller, &frames[i]);
+        if (site == caller) {
+            call = describe_call(caller, &frames[i], true);
+            seen_calls_note(walk_calls(walk), &call, true);
+        }
+        call = describe_site(site, &frames[i]);
         seen_calls_note(walk_calls(walk), &call, true);
     }
     return known || !tracker->slow;
@@ -380,10 +317,10 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
     enum status status = climb_all(&walk);
     if (status == STATUS_OK) {
         drop_leftovers(&walk);
-        if (!walk.ended && !is_innermost(&walk))
+        if (!is_innermost(&walk))
             status = climb_outside(&walk);
-        tracker->end_shown = !walk.ended && is_innermost(&walk);
-        tracker->chunk_alone = !walk.thread_known || walk.ended || tracker->end_shown || outside_is_unlikely(&walk);
+        tracker->end_shown = is_innermost(&walk);
+        tracker->chunk_alone = !walk.thread_known || tracker->end_shown || outside_is_unlikely(&walk);
         if (!walk.thread_known)
             thread->datastack_top = tracker->stack.frames[walk.top].end;
     }

@@ -24,7 +24,7 @@ static bool calls_python(const struct walk *walk) {
         walk_is_running(walk, walk->top_bytes))
         return false;
     struct caller caller = {top, walk->top_bytes, walk_top_size(walk)};
-    return walk_called_word(walk, &caller, &called) && walk_find_function(walk, called) != NULL;
+    return walk_called_word(walk, &caller, &called) && walk_knows_function(walk, called);
 }
 
 remote_addr outside_iterated(const struct walk *walk, const struct caller *frame) {

@@ -26,7 +26,7 @@ static enum status put_outside(struct walk *walk, remote_addr address, bool *lat
             status = walk_resolve(walk, &frame, executable, &tracked);
         const struct outside_frame *outside = outside_find(tracker, address);
         if (status == STATUS_OK && outside != NULL && tracked.code != NULL)
-            walk_remember_function(walk, outside->bytes, executable);
+            walk_remember_function(walk, outside->bytes);
         if (status == STATUS_OK)
             status = walk_put(walk, &tracked, NULL);
         if (status != STATUS_OK) {
@@ -85,15 +85,6 @@ enum status outside_link(struct walk *walk, remote_addr address, const struct tr
     const struct seen_call *call =
         seen_calls_recall(walk_calls(walk), outside_key(walk, callee), outside_site(walk), true, walk_random(walk));
     return call != NULL ? put_seen(walk, call) : STATUS_TORN;
-}
-
-enum status outside_recall(struct walk *walk, const struct tracked_frame *callee) {
-    const struct seen_call *call =
-        seen_calls_recall_at(walk_calls(walk), outside_key(walk, callee), outside_site(walk), true, walk_random(walk));
-    /* A frame that resumes a generator itself has saved the extent of its stack. One that calls C need not have. */
-    if (call == NULL || (call->links[0].code != NULL && walk_is_running(walk, walk->top_bytes)))
-        return STATUS_NOT_FOUND;
-    return put_seen(walk, call);
 }
 
 /* Whether the chunk's innermost frame may be running a generator: what it runs is then not in the chunk. */

@@ -7,11 +7,12 @@
  * of a later instant. It serves for what the copy cannot show: frames outside of the chunks (generators, calls from C),
  * and is not read where there can be none.
  *
- * A copy is of one instant only nearly. What it shows of two neighbours may be of two, and whoever then always takes
- * the outer one as the innermost sees too much of callers and too little of what is short. So calls are remembered
- * (seen_calls.h), and tell what the copy leaves open: that a caller which was copied just before it called has done so,
- * that a callee was there which returned while it was copied, which generators a frame was running when these have gone
- * on since. What was never seen whole is not made up.
+ * A copy is of one instant only nearly. Each frame is taken for what its own bytes say at the instant when they were
+ * copied: one that was popped by then was not there, one that was running then was, whatever its caller, copied a
+ * moment earlier, says of what it was about to do. As many frames come as go in such a moment, so shares are right;
+ * whoever takes now the one and now the other for the truth sees too much of callers, or of callees. What the caller's
+ * bytes do not tell yet, calls that were seen before do (seen_calls.h): from where it called, and which generators a
+ * frame was running when these have gone on since. What was never seen whole is not made up.
  *
  * What is in the copy as it is remembered of looks before is not decoded again. */
 #ifndef STROBE_UNWIND_STACK_TRACKER_H
@@ -70,10 +71,7 @@ struct stack_tracker {
         bool read;
     } * again; /* room for TRACKER_MAX_AGAIN, or NULL as long as there is none */
     size_t again_count;
-    struct seen_function {
-        remote_addr address;
-        uint64_t executable; /* its code's, as it stands in a frame */
-    } functions[TRACKER_FUNCTIONS];
+    remote_addr functions[TRACKER_FUNCTIONS]; /* that were seen to run, each at its hash */
     struct doubt {
         uint32_t key;   /* of a call through frames outside */
         uint32_t path;  /* through them, that was found when it was not known */

@@ -137,20 +137,19 @@ bool walk_called_this(const struct walk *walk, const struct caller *caller, cons
            called == frame_untag(walk->layout, load_u64(callee + walk->layout->frame.f_funcobj));
 }
 
-static struct seen_function *function_place(const struct walk *walk, remote_addr address) {
-    uint64_t hash = address * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+static remote_addr *function_place(const struct walk *walk, remote_addr function) {
+    uint64_t hash = function * UINT64_C(0x9e3779b97f4a7c15) >> 32;
     return &walk->tracker->functions[hash % TRACKER_FUNCTIONS];
 }
 
-void walk_remember_function(const struct walk *walk, const uint8_t *bytes, uint64_t executable) {
+void walk_remember_function(const struct walk *walk, const uint8_t *bytes) {
     remote_addr function = frame_untag(walk->layout, load_u64(bytes + walk->layout->frame.f_funcobj));
     if (function != 0)
-        *function_place(walk, function) = (struct seen_function){function, executable};
+        *function_place(walk, function) = function;
 }
 
-const struct seen_function *walk_find_function(const struct walk *walk, remote_addr address) {
-    const struct seen_function *seen = function_place(walk, address);
-    return address != 0 && seen->address == address ? seen : NULL;
+bool walk_knows_function(const struct walk *walk, remote_addr function) {
+    return function != 0 && *function_place(walk, function) == function;
 }
 
 uint32_t walk_random(struct walk *walk) {

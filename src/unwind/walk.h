@@ -16,7 +16,6 @@ struct walk {
     struct thread_state *thread;
     bool thread_known; /* *thread was read along with the copy, or since */
     size_t same;       /* the frames below are those of the look before */
-    bool ended;        /* nothing lies above the innermost frame so far */
     bool doubtful;     /* some of the frames are to be seen again before they can be vouched for */
     size_t count;
     size_t top;
@@ -84,10 +83,10 @@ bool walk_stack_word(const struct walk *walk, const struct caller *caller, int i
 bool walk_called_word(const struct walk *walk, const struct caller *caller, uint64_t *called);
 /* Whether the call that the caller stands on is of this callee, as far as the copies tell. */
 bool walk_called_this(const struct walk *walk, const struct caller *caller, const uint8_t *callee);
-/* Remembers the function of a frame, and what it executes. */
-void walk_remember_function(const struct walk *walk, const uint8_t *bytes, uint64_t executable);
-/* The function at an address, if it was seen to run lately; else NULL. */
-const struct seen_function *walk_find_function(const struct walk *walk, remote_addr address);
+/* Remembers that the function of a frame is one. */
+void walk_remember_function(const struct walk *walk, const uint8_t *bytes);
+/* Whether a function was seen to run lately. */
+bool walk_knows_function(const struct walk *walk, remote_addr function);
 /* Any number. */
 uint32_t walk_random(struct walk *walk);
 /* Reads the thread state if that was left out. */
@@ -97,8 +96,6 @@ enum status walk_know_thread(struct walk *walk) MUST_USE;
  * `address` down. STATUS_NOT_FOUND: they do not lead there. STATUS_TORN: it cannot be told what they were. */
 enum status outside_link(struct walk *walk, remote_addr address, const struct tracked_frame *callee,
                          const uint8_t *bytes) MUST_USE;
-/* The same when the callee has been popped, as it was when it was last seen to be called from where the top stands. */
-enum status outside_recall(struct walk *walk, const struct tracked_frame *callee) MUST_USE;
 /* Whether the top is the innermost frame, and was seen often enough to run nothing outside of the chunks. */
 bool outside_is_unlikely(const struct walk *walk);
 /* Adds what runs above the top outside of the chunks, if anything does. */
