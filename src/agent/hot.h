@@ -4,8 +4,9 @@
 #ifndef STROBE_AGENT_HOT_H
 #define STROBE_AGENT_HOT_H
 
+#include "agent/load.h"
+
 #include <stddef.h>
-#include <stdint.h>
 
 /* Of functions: the linker puts them beside each other, in few pages and lines. */
 #define AGENT_HOT __attribute__((hot))
@@ -14,7 +15,7 @@ enum { HOT_LINE_BYTES = 64 };
 
 /* Nothing is read: any address will do, also one where nothing is mapped. */
 static inline void hot_expect(uint64_t address) {
-    __builtin_prefetch((const void *)(uintptr_t)address);
+    __builtin_prefetch(pointer_to(address));
 }
 
 static inline void hot_expect_bytes(const void *from, size_t size_bytes) {
