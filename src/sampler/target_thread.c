@@ -540,28 +540,33 @@ bool target_thread_may_contend(const struct target_thread *thread, const struct 
 }
 
 /* Who says that it waits for the GIL does, whether the system has just woken it to ask for it again or not. Its clocks
- * can wait. */
-static enum status take_request(struct target_thread *thread, uint64_t now_ns) {
+ * can wait; where they stand still for that long it does not ask again, and is not believed without the system. */
+static enum status take_request(struct target_thread *thread, uint64_t now_ns, bool *taken) {
     struct thread_activity activity;
     thread->gil_request = 0;
+    if (now_ns - thread->activity_read_ns >= LAZY_PERIOD_NS) {
+        enum status status = thread_watch_activity(thread->watch, &activity);
+        if (status != STATUS_OK || is_same_activity(&activity, &thread->activity))
+            return status == STATUS_NO_PROCESS ? status : STATUS_OK;
+        thread->activity = activity;
+        thread->activity_read_ns = now_ns;
+    }
+    *taken = true;
     thread->run = THREAD_IDLE;
     thread->assumed_idle = true;
+    thread->futex_known = false;
     thread->gil = SAMPLE_GIL_WAITING;
     thread->gil_checked_ns = now_ns;
-    thread->futex_known = false;
-    if (now_ns - thread->activity_read_ns < LAZY_PERIOD_NS)
-        return STATUS_OK;
-    thread->activity_read_ns = now_ns;
-    enum status status = thread_watch_activity(thread->watch, &activity);
-    if (status == STATUS_OK)
-        thread->activity = activity;
-    return status == STATUS_NO_PROCESS ? status : STATUS_OK;
+    return STATUS_OK;
 }
 
 /* What the system says of it, or it itself. */
 static enum status find_state(struct target_thread *thread, const struct thread_look *look, bool *asleep) {
+    bool taken = false;
     if (thread->gil_request == 1 && look->interp->gil != 0 && look->interp->gil_holder != thread->state.address)
-        return take_request(thread, look->now_ns);
+        TRY(take_request(thread, look->now_ns, &taken));
+    if (taken)
+        return STATUS_OK;
     /* Between what was read before a pause and the pause it may have run. */
     bool with_futex = is_gil_due(thread, look);
     if (!look->options->blocking && look->options->mode == SAMPLING_WALL && with_futex &&
