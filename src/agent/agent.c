@@ -7,6 +7,7 @@
 #include "agent/heap_map.h"
 #include "agent/heap_python.h"
 #include "agent/heap_touched.h"
+#include "agent/hot.h"
 #include "agent/region.h"
 #include "agent/signals.h"
 #include "agent/threads.h"
@@ -44,11 +45,11 @@ bool agent_owns_region(void) {
     return agent.region != NULL && agent.pid == getpid();
 }
 
-struct wire_region *agent_region(void) {
+AGENT_HOT struct wire_region *agent_region(void) {
     return agent.region;
 }
 
-const struct agent_python *agent_python(void) {
+AGENT_HOT const struct agent_python *agent_python(void) {
     return &agent.python;
 }
 
@@ -56,7 +57,7 @@ uint64_t agent_period_ns(void) {
     return agent.period_ns;
 }
 
-bool agent_wants_perf(void) {
+AGENT_HOT bool agent_wants_perf(void) {
     return agent.wants_perf;
 }
 

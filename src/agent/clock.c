@@ -1,5 +1,6 @@
 #include "agent/clock.h"
 
+#include "agent/hot.h"
 #include "agent/signals.h"
 
 #include <signal.h>
@@ -15,17 +16,17 @@
 static const uint64_t NS_PER_S = UINT64_C(1000000000);
 static const uint64_t NS_PER_US = 1000;
 
-static uint64_t read_clock(clockid_t clock) {
+static AGENT_HOT uint64_t read_clock(clockid_t clock) {
     struct timespec time = {0};
     clock_gettime(clock, &time);
     return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
 }
 
-uint64_t clock_now_ns(void) {
+AGENT_HOT uint64_t clock_now_ns(void) {
     return read_clock(CLOCK_MONOTONIC);
 }
 
-uint64_t clock_cpu_ns(void) {
+AGENT_HOT uint64_t clock_cpu_ns(void) {
     return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
@@ -35,14 +36,14 @@ static uint64_t microseconds(struct timeval time) {
 
 /* User and system time are the CPU time in two parts (cputime_adjust, kernel/sched/cputime.c, Linux 6.1), as the last
  * tick left it. */
-struct clock_times clock_read_at_tick(void) {
+AGENT_HOT struct clock_times clock_read_at_tick(void) {
     struct rusage usage = {0};
     getrusage(RUSAGE_THREAD, &usage);
     uint64_t user_us = microseconds(usage.ru_utime), system_us = microseconds(usage.ru_stime);
     return (struct clock_times){(user_us + system_us) * NS_PER_US, user_us, system_us};
 }
 
-struct clock_times clock_read(void) {
+AGENT_HOT struct clock_times clock_read(void) {
     struct clock_times times = clock_read_at_tick();
     times.cpu_ns = clock_cpu_ns();
     return times;

@@ -1,5 +1,6 @@
 #include "agent/codes.h"
 
+#include "agent/hot.h"
 #include "agent/load.h"
 #include "agent/probe.h"
 
@@ -156,8 +157,18 @@ static bool is_alive(struct code_entry *entry) {
     return true;
 }
 
-struct code_entry *codes_get(struct codes *codes, const struct agent_python *python, uint64_t address) {
-    size_t set = (size_t)(hash_of(address) >> 56) % CODES_SETS;
+static size_t set_of(uint64_t address) {
+    return (size_t)(hash_of(address) >> 56) % CODES_SETS;
+}
+
+AGENT_HOT void codes_expect(const struct codes *codes, uint64_t address) {
+    size_t set = set_of(address);
+    hot_expect_bytes(codes->entries[set], sizeof codes->entries[set]);
+    hot_expect_bytes(&codes->stale[set], sizeof codes->stale[set]);
+}
+
+AGENT_HOT struct code_entry *codes_get(struct codes *codes, const struct agent_python *python, uint64_t address) {
+    size_t set = set_of(address);
     struct code_entry *entry = NULL;
     refresh(codes, set);
     for (size_t way = 0; way < CODES_WAYS; way++)

@@ -46,6 +46,9 @@ void codes_publish_deaths(_Atomic uint64_t *deaths);
 /* The thread writes to another ring from now on, in which nothing is defined. */
 void codes_forget_ring(struct codes *codes);
 
+/* What codes_get will look at first is asked for. */
+void codes_expect(const struct codes *codes, uint64_t address);
+
 /* The code object at `address`, verified; NULL when there is none. Valid until the next call. */
 struct code_entry *codes_get(struct codes *codes, const struct agent_python *python, uint64_t address);
 

@@ -4,6 +4,7 @@
 #include "agent/busy.h"
 #include "agent/heap.h"
 #include "agent/heap_touched.h"
+#include "agent/hot.h"
 #include "agent/machine.h"
 #include "agent/probe.h"
 #include "agent/threads.h"
@@ -20,13 +21,13 @@ enum {
 };
 
 /* The evaluation loop's own instructions say what they are; who called it does not matter. */
-static bool is_in_loop(const struct agent_python *python, uint64_t program_counter) {
+static AGENT_HOT bool is_in_loop(const struct agent_python *python, uint64_t program_counter) {
     return program_counter >= python->eval && program_counter - python->eval < python->eval_bytes;
 }
 
 /* When strobe does not come to read, many samples that say less are better than few that say all: a ring that is a
  * quarter full takes no more of each thread's C stack than its innermost functions. */
-static uint64_t most_stack_bytes(const struct wire_ring *ring, const struct walk_stack *stack) {
+static AGENT_HOT uint64_t most_stack_bytes(const struct wire_ring *ring, const struct walk_stack *stack) {
     enum { LITTLE_BYTES = 256 };
     uint64_t unread = wire_ring_position(ring) - atomic_load_explicit(&ring->slot->read, memory_order_relaxed);
     if (unread >= WIRE_RING_BYTES / 4)
@@ -37,8 +38,8 @@ static uint64_t most_stack_bytes(const struct wire_ring *ring, const struct walk
 /* How many words above the stack pointer there are to copy: not beyond the evaluation loop that has called all this,
  * nor the end of the thread's stack, and when it is on some other stack (a signal's, a coroutine's) what is mapped.
  * There the loop is not known. */
-static uint32_t count_stack_words(const struct agent_thread *thread, const struct walk_stack *stack,
-                                  uint64_t stack_pointer) {
+static AGENT_HOT uint32_t count_stack_words(const struct agent_thread *thread, const struct walk_stack *stack,
+                                            uint64_t stack_pointer) {
     uint64_t bytes = most_stack_bytes(&thread->ring, stack);
     uint64_t end = stack->loop_address != 0 ? stack->loop_address : thread->walk.c_stack_end;
     if (stack_pointer % sizeof(uint64_t) != 0)
@@ -54,14 +55,14 @@ static uint32_t count_stack_words(const struct agent_thread *thread, const struc
 }
 
 /* Words that the thread may not have written yet, in frames that are none of ours: not for memcpy to know. */
-static void copy_words(uint64_t *to, uint64_t address, uint32_t count) {
+static AGENT_HOT void copy_words(uint64_t *to, uint64_t address, uint32_t count) {
     const volatile uint64_t *from = (const volatile uint64_t *)(uintptr_t)address;
     for (uint32_t i = 0; i < count; i++)
         to[i] = from[i];
 }
 
-static struct wire_sample *reserve(struct wire_ring *ring, uint64_t *position, const struct walk_stack *stack,
-                                   uint32_t words) {
+static AGENT_HOT struct wire_sample *reserve(struct wire_ring *ring, uint64_t *position, const struct walk_stack *stack,
+                                             uint32_t words) {
     uint32_t new_frames = stack->count - stack->kept;
     /* The last part is for memory: a look that is left out costs no time, as the next one stands for it. */
     if (heap_on && wire_ring_room(ring) < WIRE_RING_BYTES / KEPT_FREE_SHARE) {
@@ -84,7 +85,8 @@ static struct wire_sample *reserve(struct wire_ring *ring, uint64_t *position, c
     return sample;
 }
 
-static void set_times(struct wire_sample *sample, const struct clock_times *times, const struct clock_times *paused) {
+static AGENT_HOT void set_times(struct wire_sample *sample, const struct clock_times *times,
+                                const struct clock_times *paused) {
     sample->time_ns = clock_now_ns();
     sample->cpu_ns = times->cpu_ns - paused->cpu_ns;
     sample->user_us = times->user_us - paused->user_us;
@@ -92,25 +94,26 @@ static void set_times(struct wire_sample *sample, const struct clock_times *time
 }
 
 /* False when it cannot be written: there is no room. */
-static bool look(struct agent_thread *thread, const struct walk_registers *registers, struct walk_stack *stack) {
+static AGENT_HOT bool look(struct agent_thread *thread, const struct walk_registers *registers,
+                           struct walk_stack *stack) {
     walk_frames(&thread->walk, registers, stack);
     if ((stack->flags & WIRE_SAMPLE_TORN) != 0)
         atomic_fetch_add_explicit(&thread->ring.slot->torn, 1, memory_order_relaxed);
     return walk_define_codes(&thread->walk, stack, &thread->ring);
 }
 
-static void put_frames(struct wire_sample *sample, const struct walk_stack *stack) {
+static AGENT_HOT void put_frames(struct wire_sample *sample, const struct walk_stack *stack) {
     memcpy(sample + 1, stack->frames, sample->frame_count * sizeof *stack->frames);
 }
 
-static void commit(struct agent_thread *thread, uint64_t position, const struct walk_stack *stack) {
+static AGENT_HOT void commit(struct agent_thread *thread, uint64_t position, const struct walk_stack *stack) {
     wire_ring_commit(&thread->ring, position);
     walk_accept(&thread->walk, stack);
     thread->sampled = true;
 }
 
-static void write_sample(struct agent_thread *thread, const struct clock_times *times, uint32_t overruns,
-                         const struct machine_registers *registers) {
+static AGENT_HOT void write_sample(struct agent_thread *thread, const struct clock_times *times, uint32_t overruns,
+                                   const struct machine_registers *registers) {
     struct walk_stack stack;
     const struct walk_registers values = {registers->program_counter, registers->stack_pointer, registers->general,
                                           registers->general_count};
@@ -150,12 +153,12 @@ static void write_last(struct agent_thread *thread, const struct clock_times *ti
     commit(thread, position, &stack);
 }
 
-static bool is_paused(void) {
+static AGENT_HOT bool is_paused(void) {
     return atomic_load_explicit(&agent_region()->control, memory_order_relaxed) == WIRE_CONTROL_PAUSE;
 }
 
-static void take_sample(struct agent_thread *thread, const struct clock_times *times, uint32_t overruns,
-                        const ucontext_t *context) {
+static AGENT_HOT void take_sample(struct agent_thread *thread, const struct clock_times *times, uint32_t overruns,
+                                  const ucontext_t *context) {
     bool paused = is_paused();
     struct machine_registers registers = machine_read_registers(context);
     if (!paused)
@@ -164,27 +167,38 @@ static void take_sample(struct agent_thread *thread, const struct clock_times *t
     threads_note_time(thread, times, paused);
 }
 
-static void take_strike(struct agent_thread *thread, const ucontext_t *context) {
+static AGENT_HOT void take_strike(struct agent_thread *thread, const ucontext_t *context) {
     struct clock_times times = perf_note_strike(&thread->perf);
     take_sample(thread, &times, 0, context);
 }
 
+/* Before the clocks are read, which takes as long as the memory does to come. */
+static AGENT_HOT void expect(const struct agent_thread *thread) {
+    enum { RECORD_BYTES = sizeof(struct wire_sample) + 3 * HOT_LINE_BYTES };
+    hot_expect((uint64_t)(uintptr_t)&agent_region()->control);
+    hot_expect((uint64_t)(uintptr_t)&thread->ring.slot->read);
+    walk_expect(&thread->walk);
+    hot_expect_bytes(wire_ring_head(&thread->ring), RECORD_BYTES);
+}
+
 /* What would interrupt a look is left out: the next sample stands for its time, too. */
-static bool enter(struct agent_thread *thread, uint32_t overruns) {
+static AGENT_HOT bool enter(struct agent_thread *thread, uint32_t overruns) {
     bool entered = busy_enter();
     if (!entered)
         thread->missed += 1 + overruns;
+    else
+        expect(thread);
     return entered;
 }
 
-static void leave(void) {
+static AGENT_HOT void leave(void) {
     busy_leave();
     heap_catch_up();
     heap_touched_look(false);
     heap_tell_counts(false);
 }
 
-void handler_take_tick(struct agent_thread *thread, uint32_t overruns, const ucontext_t *context) {
+AGENT_HOT void handler_take_tick(struct agent_thread *thread, uint32_t overruns, const ucontext_t *context) {
     if (!enter(thread, overruns))
         return;
     struct clock_times times;
@@ -198,7 +212,7 @@ void handler_take_tick(struct agent_thread *thread, uint32_t overruns, const uco
     leave();
 }
 
-void handler_take_strike(struct agent_thread *thread, const ucontext_t *context) {
+AGENT_HOT void handler_take_strike(struct agent_thread *thread, const ucontext_t *context) {
     if (!enter(thread, 0))
         return;
     take_strike(thread, context);

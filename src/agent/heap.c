@@ -5,6 +5,7 @@
 #include "agent/clock.h"
 #include "agent/exact.h"
 #include "agent/heap_early.h"
+#include "agent/hot.h"
 #include "agent/load.h"
 #include "agent/stride.h"
 #include "agent/threads.h"
@@ -154,7 +155,7 @@ void heap_flush(void) {
         heap_tell_counts(false);
 }
 
-void heap_tell_counts(bool everything) {
+AGENT_HOT void heap_tell_counts(bool everything) {
     int error = errno;
     struct wire_region *region = heap_is_exact ? own_region() : NULL;
     if (region != NULL && busy_enter()) {
@@ -374,9 +375,9 @@ static void finish(struct wire_region *region) {
     } while (atomic_load_explicit(&pending_count, memory_order_relaxed) > 0 && busy_enter());
 }
 
-void heap_catch_up(void) {
-    struct wire_region *region = own_region();
-    if (region != NULL && atomic_load_explicit(&pending_count, memory_order_relaxed) > 0 && busy_enter())
+AGENT_HOT void heap_catch_up(void) {
+    struct wire_region *region = atomic_load_explicit(&pending_count, memory_order_relaxed) > 0 ? own_region() : NULL;
+    if (region != NULL && busy_enter())
         finish(region);
 }
 

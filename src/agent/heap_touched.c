@@ -3,6 +3,7 @@
 #include "agent/busy.h"
 #include "agent/clock.h"
 #include "agent/heap.h"
+#include "agent/hot.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -87,7 +88,7 @@ static void recount(struct range *range) {
         heap_flush();
 }
 
-void heap_touched_look(bool at_once) {
+AGENT_HOT void heap_touched_look(bool at_once) {
     if (atomic_load_explicit(&touched.count, memory_order_relaxed) == 0)
         return;
     uint64_t begin_ns = clock_now_ns();

@@ -51,6 +51,9 @@ struct look {
 
 /* look_memory.c */
 
+/* The next look is likely to read there. */
+void look_note_touched(struct look *look, uint64_t address, uint64_t size_bytes);
+
 /* The bytes at an address, valid until the next call; NULL when they cannot be read. At most a page. */
 const uint8_t *look_bytes_at(struct look *look, uint64_t address, uint64_t size_bytes);
 /* Sets look->c_stack. */

@@ -1,3 +1,4 @@
+#include "agent/hot.h"
 #include "agent/load.h"
 #include "agent/look.h"
 
@@ -13,20 +14,20 @@ enum {
 };
 
 /* Frames in the middle of a stack that is too deep give way to those that come after them. */
-static void put(struct look *look, const struct wire_frame *frame) {
+static AGENT_HOT void put(struct look *look, const struct wire_frame *frame) {
     uint32_t place = look->total++;
     if (place >= WIRE_SAMPLE_MAX_FRAMES)
         place = LOOK_HEAD_FRAMES + 1 + (place - LOOK_HEAD_FRAMES - 1) % LOOK_TAIL_FRAMES;
     look->frames[place] = *frame;
 }
 
-static void put_native(struct look *look) {
+static AGENT_HOT void put_native(struct look *look) {
     put(look, &(struct wire_frame){.kind = WIRE_FRAME_NATIVE, .instruction_bytes = -1});
     look->native_pending = false;
 }
 
 /* Before 3.11 the last instruction of a frame is the first of the prefixes, if it has any (Python/ceval.c 3.10). */
-uint32_t look_read_code_unit(struct look *look) {
+AGENT_HOT uint32_t look_read_code_unit(struct look *look) {
     uint64_t address = look->first_code.start;
     uint16_t unit = 0;
     /* The frame is one, as the whole way from it was right: so its code is alive. */
@@ -36,6 +37,7 @@ uint32_t look_read_code_unit(struct look *look) {
         const uint8_t *word = look_bytes_at(look, address - in_word, LOOK_WORD_BYTES);
         if (word == NULL || in_word > LOOK_WORD_BYTES - CODE_UNIT_BYTES)
             return 0;
+        look_note_touched(look, address, CODE_UNIT_BYTES);
         unit = load_u16(word + in_word);
         if (layout_has(look->layout->code.co_code_adaptive) || (unit & 0xff) != EXTENDED_ARG)
             break;
@@ -43,7 +45,7 @@ uint32_t look_read_code_unit(struct look *look) {
     return unit;
 }
 
-static void put_python(struct look *look, const struct code_entry *code, uint64_t start, int64_t offset) {
+static AGENT_HOT void put_python(struct look *look, const struct code_entry *code, uint64_t start, int64_t offset) {
     if (look->native_pending && look->total > 0)
         put_native(look);
     look->native_pending = false;
@@ -63,7 +65,7 @@ static bool is_circular(uint64_t address, uint32_t hops, uint64_t *left_behind) 
     return circular;
 }
 
-bool look_follow_objects(struct look *look, uint64_t address) {
+AGENT_HOT bool look_follow_objects(struct look *look, uint64_t address) {
     const struct layout_frame_object *fields = &look->layout->frame_object;
     /* Code units in 3.10, bytes before (Objects/frameobject.c 3.10, PyFrame_GetLineNumber). */
     int64_t unit = layout_has(fields->f_state) ? CODE_UNIT_BYTES : 1;
@@ -77,6 +79,8 @@ bool look_follow_objects(struct look *look, uint64_t address) {
         const uint8_t *bytes = look_bytes_at(look, address, fields->f_lasti + sizeof(int32_t));
         if (bytes == NULL || is_circular(address, hops, &left_behind))
             return false;
+        look_note_touched(look, address + fields->f_back, 2 * LOOK_WORD_BYTES);
+        look_note_touched(look, address + fields->f_lasti, sizeof(int32_t));
         int64_t lasti = load_i32(bytes + fields->f_lasti);
         address = load_u64(bytes + fields->f_back);
         const struct code_entry *code = codes_get(&look->walk->codes, look->python, load_u64(bytes + fields->f_code));
@@ -105,7 +109,7 @@ static bool read_word(struct look *look, uint64_t address, uint64_t *word) {
 /* Where the copy of the bytecode begins that a frame with this index runs (free-threaded 3.14+): _PyCodeArray
  * { Py_ssize_t size; char *entries[]; } (Include/cpython/code.h 3.14); a null entry stands for the code's own. An
  * array that another thread replaces stays until this thread has come to a safe point. */
-static bool find_bytecode(struct look *look, const struct code_entry *code, int32_t index, uint64_t *start) {
+static AGENT_HOT bool find_bytecode(struct look *look, const struct code_entry *code, int32_t index, uint64_t *start) {
     uint64_t array = 0, count = 0, copy = 0;
     *start = code->bytecode;
     if (index <= 0)
@@ -128,11 +132,12 @@ struct head {
     bool is_entry; /* 3.11 */
 };
 
-static bool read_head(struct look *look, uint64_t address, struct head *head) {
+static AGENT_HOT bool read_head(struct look *look, uint64_t address, struct head *head) {
     const struct layout_frame *fields = &look->layout->frame;
     const uint8_t *bytes = look_bytes_at(look, address, fields->localsplus);
     if (bytes == NULL)
         return false;
+    look_note_touched(look, address, fields->localsplus);
     *head = (struct head){.address = address,
                           .previous = load_u64(bytes + fields->previous),
                           .executable = load_u64(bytes + fields->f_executable),
@@ -161,7 +166,7 @@ static bool is_popped(const struct look *look, const struct head *head) {
 /* One that executes Python code. Not shown, as the interpreter itself does not show it (_PyFrame_IsIncomplete,
  * Include/internal/pycore_frame.h 3.11 to 3.15): one whose setting-up instructions have not all run, unless it is a
  * generator's. Among these are the shims under __init__ (3.13+). */
-static bool take_frame(struct look *look, const struct head *head) {
+static AGENT_HOT bool take_frame(struct look *look, const struct head *head) {
     if (head->owner > LOOK_OWNED_BY_FRAME_OBJECT)
         return false;
     const struct code_entry *code = codes_get(&look->walk->codes, look->python, untag(look->layout, head->executable));
@@ -194,7 +199,7 @@ static bool has_begun(const struct look *look, const struct head *head) {
            !is_popped(look, head);
 }
 
-static void begin_anew(struct look *look) {
+static AGENT_HOT void begin_anew(struct look *look) {
     look->total = 0;
     look->native_pending = look->new_codes = look->cut = false;
     look->first_code = (struct span){0, 0};
@@ -206,13 +211,13 @@ static void begin_anew(struct look *look) {
 
 /* The evaluation loop has its entry frame (3.12 and later) and its _PyCFrame (3.11, 3.12) in its C frame. One that is
  * being left lies below the stack pointer. */
-static void note_loop(struct look *look, const struct look_start *start, const struct head *entry) {
+static AGENT_HOT void note_loop(struct look *look, const struct look_start *start, const struct head *entry) {
     uint64_t address = start->cframe != 0 ? start->cframe : entry->address;
     if (span_holds(look->c_stack, address, LOOK_WORD_BYTES))
         look->loop_address = address;
 }
 
-bool look_follow(struct look *look, const struct look_start *start, struct look_way *way) {
+AGENT_HOT bool look_follow(struct look *look, const struct look_start *start, struct look_way *way) {
     uint64_t left_behind = 0, address = start->frame;
     bool entered = true; /* the frame before was the entry from C */
     bool checked = start->cframe == 0;

@@ -12,6 +12,7 @@
  * register or on the C stack: of all the frames there that lead to where this stack must end, the innermost is the one
  * with the longest way. Every one of them is on the stack: a suspended generator leads nowhere, and what was popped
  * lies beyond what is left. */
+#include "agent/hot.h"
 #include "agent/load.h"
 #include "agent/look.h"
 
@@ -27,13 +28,14 @@ enum {
 
 /* struct _PyCFrame { …; current_frame; previous } (Include/cpython/pystate.h 3.11, 3.12). The outermost one is in the
  * thread's state. */
-bool look_read_cframe(struct look *look, uint64_t cframe, struct look_start *start) {
+AGENT_HOT bool look_read_cframe(struct look *look, uint64_t cframe, struct look_start *start) {
     layout_offset current = look->layout->cframe.current_frame;
     *start = (struct look_start){.cframe = cframe};
     look->suspect = true;
     const uint8_t *bytes = look_bytes_at(look, cframe, current + 2 * LOOK_WORD_BYTES);
     if (bytes == NULL)
         return false;
+    look_note_touched(look, cframe + current, 2 * LOOK_WORD_BYTES);
     start->frame = load_u64(bytes + current);
     uint64_t outer = load_u64(bytes + current + LOOK_WORD_BYTES);
     if (span_holds(look->state, cframe, 1)) {
@@ -131,7 +133,7 @@ static bool consider_cframes(struct look *look, uint64_t cframe, struct longest 
     return end != 0 && end == look->c_stack.end;
 }
 
-bool look_may_be_entering(const struct look *look) {
+AGENT_HOT bool look_may_be_entering(const struct look *look) {
     return look->registers->program_counter - look->python->eval < PROLOGUE_BYTES;
 }
 

@@ -1,5 +1,6 @@
 #include "agent/perf.h"
 
+#include "agent/hot.h"
 #include "agent/signals.h"
 
 #include <fcntl.h>
@@ -68,7 +69,7 @@ void perf_stop(struct perf *perf) {
     perf->page = NULL;
 }
 
-static struct clock_times *tell(struct perf *perf, uint64_t user_us, uint64_t system_us) {
+static AGENT_HOT struct clock_times *tell(struct perf *perf, uint64_t user_us, uint64_t system_us) {
     struct clock_times *told = &perf->told;
     uint64_t more_us = (user_us > told->user_us ? user_us - told->user_us : 0) +
                        (system_us > told->system_us ? system_us - told->system_us : 0);
@@ -80,7 +81,7 @@ static struct clock_times *tell(struct perf *perf, uint64_t user_us, uint64_t sy
 
 /* The accounts are as the last tick left them: what was used since is taken for the program's, and if it was not, the
  * next ticks find that out. */
-struct clock_times perf_note_strike(struct perf *perf) {
+AGENT_HOT struct clock_times perf_note_strike(struct perf *perf) {
     struct clock_times now = clock_read();
     uint64_t cpu_us = now.cpu_ns / NS_PER_US;
     return *tell(perf, cpu_us > now.system_us ? cpu_us - now.system_us : 0, perf->told.system_us);
@@ -88,7 +89,7 @@ struct clock_times perf_note_strike(struct perf *perf) {
 
 /* The account grows by a tick where that found the kernel, and hardly where it did not: it is scaled to what the
  * scheduler has measured (cputime_adjust, kernel/sched/cputime.c, Linux 6.1). */
-bool perf_note_tick(struct perf *perf, struct clock_times *times) {
+AGENT_HOT bool perf_note_tick(struct perf *perf, struct clock_times *times) {
     struct clock_times now = clock_read_at_tick();
     bool in_kernel = now.system_us - perf->tick_system_us > perf->kernel_tick_us / 2;
     perf->tick_system_us = now.system_us;

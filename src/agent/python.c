@@ -1,5 +1,6 @@
 #include "agent/python.h"
 
+#include "agent/hot.h"
 #include "agent/load.h"
 #include "agent/probe.h"
 
@@ -134,7 +135,7 @@ static bool is_own_if_readable(const struct agent_python *python, uint64_t state
            thread_id == (uint64_t)pthread_self();
 }
 
-struct agent_thread_state agent_python_own_state(const struct agent_python *python) {
+AGENT_HOT struct agent_thread_state agent_python_own_state(const struct agent_python *python) {
     uint64_t current = (uint64_t)(uintptr_t)python->current_state();
     if (current != 0 && layout_minor(&python->layout) >= FIRST_OWN_STATE_MINOR)
         return (struct agent_thread_state){current, true};

@@ -2,6 +2,7 @@
 
 #include "agent/agent.h"
 #include "agent/handler.h"
+#include "agent/hot.h"
 #include "agent/threads.h"
 
 #include <errno.h>
@@ -74,12 +75,12 @@ static void pass_on(int number, siginfo_t *info, void *context) {
 }
 
 /* What a timer or an event of ours sends, to whom it may reach too late, is nobody else's. */
-static bool is_ours(const siginfo_t *info) {
+static AGENT_HOT bool is_ours(const siginfo_t *info) {
     return info->si_code == SI_TIMER ? threads_know(info->si_value.sival_ptr)
                                      : agent_wants_perf() && perf_has_sent(info->si_code);
 }
 
-static void on_signal(int number, siginfo_t *info, void *context) {
+static AGENT_HOT void on_signal(int number, siginfo_t *info, void *context) {
     int error = errno;
     struct agent_thread *thread = threads_current();
     if (thread != NULL && info->si_code == SI_TIMER && thread == info->si_value.sival_ptr)

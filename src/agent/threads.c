@@ -2,6 +2,7 @@
 
 #include "agent/agent.h"
 #include "agent/heap.h"
+#include "agent/hot.h"
 #include "agent/region.h"
 #include "agent/signals.h"
 
@@ -24,7 +25,7 @@ static __thread struct agent_thread *current __attribute__((tls_model("initial-e
 static __thread bool ended __attribute__((tls_model("initial-exec")));
 static pthread_key_t end_key;
 
-struct agent_thread *threads_current(void) {
+AGENT_HOT struct agent_thread *threads_current(void) {
     return current;
 }
 
@@ -211,7 +212,7 @@ void threads_end(struct agent_thread *thread) {
     errno = error;
 }
 
-void threads_note_time(struct agent_thread *thread, const struct clock_times *times, bool paused) {
+AGENT_HOT void threads_note_time(struct agent_thread *thread, const struct clock_times *times, bool paused) {
     if (paused) {
         thread->paused.cpu_ns += times->cpu_ns - thread->accounted.cpu_ns;
         thread->paused.user_us += times->user_us - thread->accounted.user_us;

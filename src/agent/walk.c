@@ -1,9 +1,17 @@
 #include "agent/walk.h"
 
+#include "agent/hot.h"
 #include "agent/load.h"
 #include "agent/look.h"
 
-static bool find_stack(struct look *look, uint64_t state) {
+/* Of what names the innermost frame. */
+static layout_offset start_offset(const struct layout_thread *fields) {
+    if (layout_has(fields->frame))
+        return fields->frame;
+    return layout_has(fields->cframe) ? fields->cframe : fields->current_frame;
+}
+
+static AGENT_HOT bool find_stack(struct look *look, uint64_t state) {
     const struct layout_thread *fields = &look->layout->thread;
     struct look_start start = {0};
     struct look_way way = {0};
@@ -11,8 +19,10 @@ static bool find_stack(struct look *look, uint64_t state) {
     if (bytes == NULL)
         return false;
     look->state = (struct span){state, state + fields->size};
+    look_note_touched(look, state + start_offset(fields), LOOK_WORD_BYTES);
     if (layout_has(fields->frame))
         return look_follow_objects(look, load_u64(bytes + fields->frame));
+    look_note_touched(look, state + fields->datastack_chunk, 2 * LOOK_WORD_BYTES);
     look_find_chunks(look, bytes);
     uint64_t cframe = layout_has(fields->cframe) ? load_u64(bytes + fields->cframe) : 0;
     bool read = true;
@@ -37,7 +47,7 @@ static void reverse(struct wire_frame *frames, uint32_t first, uint32_t end) {
 }
 
 /* Puts what was kept of a deep stack into its order. The number of frames that stand there then. */
-static uint32_t arrange(struct look *look) {
+static AGENT_HOT uint32_t arrange(struct look *look) {
     const struct wire_frame cut = {.kind = WIRE_FRAME_CUT, .instruction_bytes = -1};
     if (look->cut) {
         uint32_t count = look->total < LOOK_HEAD_FRAMES ? look->total : LOOK_HEAD_FRAMES;
@@ -54,7 +64,24 @@ static uint32_t arrange(struct look *look) {
     return WIRE_SAMPLE_MAX_FRAMES;
 }
 
-void walk_frames(struct walk *walk, const struct walk_registers *registers, struct walk_stack *stack) {
+/* The stack is mostly what it was, up to its innermost frames. */
+AGENT_HOT void walk_expect(const struct walk *walk) {
+    const struct wire_frame *last = walk->frames[walk->last];
+    uint32_t count = walk->last_count < WALK_TOUCHED_LINES ? walk->last_count : WALK_TOUCHED_LINES;
+    uint64_t code = 0;
+    /* All that is used of the layout stands at its beginning. */
+    hot_expect_bytes(walk->python, offsetof(struct agent_python, layout.type));
+    for (uint32_t i = 0; i < walk->touched_count; i++)
+        hot_expect(walk->touched[i]);
+    hot_expect_bytes(walk->frames[1 - walk->last], count * sizeof *last);
+    for (uint32_t i = 0; i < count; i++) {
+        if (last[i].code != code)
+            codes_expect(&walk->codes, last[i].code);
+        code = last[i].code;
+    }
+}
+
+AGENT_HOT void walk_frames(struct walk *walk, const struct walk_registers *registers, struct walk_stack *stack) {
     struct agent_thread_state state = agent_python_own_state(walk->python);
     struct look look = {.walk = walk,
                         .python = walk->python,
@@ -63,6 +90,7 @@ void walk_frames(struct walk *walk, const struct walk_registers *registers, stru
                         .attached = state.attached,
                         .frames = walk->frames[1 - walk->last]};
     *stack = (struct walk_stack){.frames = look.frames};
+    walk->touched_count = 0;
     if (state.address == 0) {
         stack->flags = WIRE_SAMPLE_NO_PYTHON;
         return;
@@ -80,7 +108,7 @@ void walk_frames(struct walk *walk, const struct walk_registers *registers, stru
 }
 
 /* How many of the outermost frames are those of the stack that was written last. */
-static uint32_t count_kept(const struct walk *walk, const struct walk_stack *stack, uint32_t limit) {
+static AGENT_HOT uint32_t count_kept(const struct walk *walk, const struct walk_stack *stack, uint32_t limit) {
     const struct wire_frame *last = walk->frames[walk->last];
     uint32_t kept = 0;
     for (; kept < limit && kept < walk->last_count; kept++) {
@@ -93,7 +121,7 @@ static uint32_t count_kept(const struct walk *walk, const struct walk_stack *sta
     return kept;
 }
 
-bool walk_define_codes(struct walk *walk, struct walk_stack *stack, struct wire_ring *ring) {
+AGENT_HOT bool walk_define_codes(struct walk *walk, struct walk_stack *stack, struct wire_ring *ring) {
     uint32_t limit = stack->count;
     for (uint32_t i = stack->new_codes ? stack->count : 0; i-- > 0;) {
         const struct wire_frame *frame = &stack->frames[i];
@@ -113,7 +141,7 @@ bool walk_define_codes(struct walk *walk, struct walk_stack *stack, struct wire_
     return true;
 }
 
-void walk_accept(struct walk *walk, const struct walk_stack *stack) {
+AGENT_HOT void walk_accept(struct walk *walk, const struct walk_stack *stack) {
     walk->last = 1 - walk->last;
     walk->last_count = stack->count;
 }

@@ -11,13 +11,19 @@
 #include "agent/python.h"
 #include "wire/ring.h"
 
-enum { WALK_PAGE_SETS = 64 };
+enum {
+    WALK_PAGE_SETS = 64,
+    WALK_TOUCHED_LINES = 96, /* what 40 frames take */
+};
 
 /* One thread's: 140 KiB, of which little is touched. See walk_start. */
 struct walk {
     const struct agent_python *python; /* borrowed */
     uint64_t c_stack_end;    /* the highest address of the thread's C stack, set after walk_start; 0: not known */
     uint64_t c_stack_mapped; /* up from here, as was proved; 0: nothing was yet */
+    /* Where the last look has read, so that the next one can ask for it beforehand: nothing but a guess. */
+    uint64_t touched[WALK_TOUCHED_LINES];
+    uint32_t touched_count;
     /* That were proved readable and that an attached thread's state led to; in each set, the latest comes first. */
     uint64_t pages[WALK_PAGE_SETS][2];
     struct codes codes;
@@ -49,6 +55,9 @@ struct walk_registers {
 static inline bool walk_knows_c_stack(const struct walk *walk, uint64_t address) {
     return walk->c_stack_mapped != 0 && address >= walk->c_stack_mapped && address < walk->c_stack_end;
 }
+
+/* The thread is about to be looked at: asks for the memory that this will take, without waiting for it. */
+void walk_expect(const struct walk *walk);
 
 /* This thread's stack. */
 void walk_frames(struct walk *walk, const struct walk_registers *registers, struct walk_stack *stack);

@@ -310,6 +310,21 @@ static enum status look_at_thread(struct target *target, struct thread_look *loo
     return STATUS_OK;
 }
 
+static bool has_gil(const struct target *target) {
+    for (size_t i = 0; i < target->interp_count; i++)
+        if (target->interps[i].gil != 0)
+            return true;
+    return false;
+}
+
+static enum status read_requests(struct target *target, size_t first, const struct thread_look *look) {
+    size_t left = target->thread_count - first;
+    if (!has_gil(target))
+        return STATUS_OK;
+    return thread_group_read_requests(&target->group, target->threads + first,
+                                      left < THREAD_GROUP_SIZE ? left : THREAD_GROUP_SIZE, look);
+}
+
 static enum status look_at_threads(struct target *target, uint64_t now_ns) {
     struct thread_look look = {.options = &target->options,
                                .runtime = &target->runtime,
@@ -321,6 +336,8 @@ static enum status look_at_threads(struct target *target, uint64_t now_ns) {
     target->group.count = 0;
     TRY(target_settle_sharers(target));
     for (size_t i = 0; i < target->thread_count; i++) {
+        if (i % THREAD_GROUP_SIZE == 0)
+            TRY(read_requests(target, i, &look));
         look.interp = interp_of(target, target->threads[i]);
         if (look.interp == NULL || target->threads[i]->gone || target->threads[i]->stands_by)
             continue;

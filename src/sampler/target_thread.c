@@ -85,6 +85,7 @@ static bool is_same_activity(const struct thread_activity *one, const struct thr
 }
 
 static enum status read_state(struct target_thread *thread, bool with_futex) {
+    thread->assumed_idle = false;
     if (!with_futex)
         return thread_watch_state(thread->watch, &thread->run);
     thread->futex_known = true;
@@ -137,7 +138,7 @@ static enum status read_activity(struct target_thread *thread, uint64_t now_ns, 
         thread->activity = activity;
         thread->activity_known = true;
         thread->moves = moved && thread->run == THREAD_IDLE ? thread->moves + (thread->moves < CONTENDING_TIMES) : 0;
-        *asleep = !moved && thread->run == THREAD_IDLE;
+        *asleep = !moved && thread->run == THREAD_IDLE && !thread->assumed_idle;
         thread->futex_known = *asleep && futex_known;
         /* One that ran and has gone to sleep since was charged for what it used till then. */
         bool runs_on = thread->run == THREAD_RUNNING && thread->run_checked_ns != 0 &&
@@ -458,6 +459,7 @@ void target_thread_hand_over(struct target_thread *from, struct target_thread *t
     to->activity_at_check = from->activity_at_check;
     to->activity_read_ns = from->activity_read_ns;
     to->run = from->run;
+    to->assumed_idle = from->assumed_idle;
     to->run_checked_ns = from->run_checked_ns;
     to->moves = 0;
     to->futex_known = false;
@@ -532,17 +534,54 @@ enum status target_thread_look_waiting(struct target_thread *thread, const struc
     return charge_wait(thread, look->sink, look->counters, look->now_ns);
 }
 
-enum status target_thread_begin_look(struct target_thread *thread, const struct thread_look *look, bool *wanted) {
-    bool asleep = false;
-    *wanted = false;
+bool target_thread_may_contend(const struct target_thread *thread, const struct thread_look *look) {
+    return !look->options->blocking && look->options->mode == SAMPLING_WALL && thread->activity_known &&
+           thread->gil != SAMPLE_GIL_HELD && (thread->gil == SAMPLE_GIL_WAITING || thread->run == THREAD_RUNNING);
+}
+
+/* Who says that it waits for the GIL does, whether the system has just woken it to ask for it again or not. Its clocks
+ * can wait; where they stand still for that long it does not ask again, and is not believed without the system. */
+static enum status take_request(struct target_thread *thread, uint64_t now_ns, bool *taken) {
+    struct thread_activity activity;
+    thread->gil_request = 0;
+    if (now_ns - thread->activity_read_ns >= LAZY_PERIOD_NS) {
+        enum status status = thread_watch_activity(thread->watch, &activity);
+        if (status != STATUS_OK || is_same_activity(&activity, &thread->activity))
+            return status == STATUS_NO_PROCESS ? status : STATUS_OK;
+        thread->activity = activity;
+        thread->activity_read_ns = now_ns;
+    }
+    *taken = true;
+    thread->run = THREAD_IDLE;
+    thread->assumed_idle = true;
+    thread->futex_known = false;
+    thread->gil = SAMPLE_GIL_WAITING;
+    thread->gil_checked_ns = now_ns;
+    return STATUS_OK;
+}
+
+/* What the system says of it, or it itself. */
+static enum status find_state(struct target_thread *thread, const struct thread_look *look, bool *asleep) {
+    bool taken = false;
+    if (thread->gil_request == 1 && look->interp->gil != 0 && look->interp->gil_holder != thread->state.address)
+        TRY(take_request(thread, look->now_ns, &taken));
+    if (taken)
+        return STATUS_OK;
     /* Between what was read before a pause and the pause it may have run. */
     bool with_futex = is_gil_due(thread, look);
     if (!look->options->blocking && look->options->mode == SAMPLING_WALL && with_futex &&
         contends(thread, look->now_ns))
         TRY(read_state_lazily(thread, look->now_ns));
     else if (!look->options->blocking)
-        TRY(read_activity(thread, look->now_ns, with_futex, &asleep));
+        TRY(read_activity(thread, look->now_ns, with_futex, asleep));
     read_gil(thread, look);
+    return STATUS_OK;
+}
+
+enum status target_thread_begin_look(struct target_thread *thread, const struct thread_look *look, bool *wanted) {
+    bool asleep = false;
+    *wanted = false;
+    TRY(find_state(thread, look, &asleep));
     /* Nothing tells whether it runs, but that it has the GIL. */
     if (thread->watch == NULL)
         thread->run = thread->gil == SAMPLE_GIL_HELD ? THREAD_RUNNING : THREAD_IDLE;
@@ -609,5 +648,6 @@ bool target_thread_stands_still(const struct target_thread *thread, const struct
 enum status target_thread_look_again(struct target_thread *thread, const struct thread_look *look) {
     thread->cpu_charged_ns = thread->pending.charged_before_ns;
     thread->gil_checked_ns = 0;
+    thread->gil_request = 0;
     return target_thread_look(thread, look);
 }

@@ -51,6 +51,8 @@ struct target_thread {
     uint64_t told_cpu_ns; /* of the CPU time since watching began, what needs no telling any more */
     bool activity_known;
     bool futex_known;             /* futex is of this look, or of one since when it has been asleep */
+    uint32_t gil_request;         /* 3.15+: 1: its state says that it waits for the GIL, as read for this look */
+    bool assumed_idle;            /* because it said so: the system was not asked when `run` was set */
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool unwatched;               /* it was counted as such */
     bool gone;                    /* what had its tid has ended */
@@ -88,6 +90,8 @@ enum status target_thread_watch(struct target_thread *thread, struct process *pr
 enum status target_thread_read_before_pause(struct target_thread *thread, uint64_t now_ns) MUST_USE;
 /* Takes a sample of one thread, if there is one to take. STATUS_NO_PROCESS: the thread has ended. */
 enum status target_thread_look(struct target_thread *thread, const struct thread_look *look) MUST_USE;
+/* 3.15+: whether it is likely to say itself that it waits for the GIL, so that the system need not be asked. */
+bool target_thread_may_contend(const struct target_thread *thread, const struct thread_look *look);
 /* The same in two halves: what the system says of it, then, if there is one to take, the sample. */
 enum status target_thread_begin_look(struct target_thread *thread, const struct thread_look *look,
                                      bool *wanted) MUST_USE;

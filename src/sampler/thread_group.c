@@ -14,6 +14,28 @@ void thread_group_add(struct thread_group *group, struct target_thread *thread) 
     group->threads[group->count++] = thread;
 }
 
+enum status thread_group_read_requests(struct thread_group *group, struct target_thread *const *threads, size_t count,
+                                       const struct thread_look *look) {
+    layout_offset offset = look->runtime->layout.thread.gil_requested;
+    size_t asked = 0;
+    if (!layout_has(offset))
+        return STATUS_OK;
+    TRY(array_reserve((void **)&group->pieces, &group->piece_capacity, count, sizeof group->pieces[0]));
+    for (size_t i = 0; i < count; i++) {
+        struct target_thread *thread = threads[i];
+        thread->gil_request = 0;
+        if (!thread->gone && !thread->stands_by && target_thread_may_contend(thread, look))
+            group->pieces[asked++] =
+                (struct memory_piece){thread->state.address + offset, &thread->gil_request, sizeof thread->gil_request};
+    }
+    /* Without an answer each asks the system. */
+    if (asked == 0 || memory_read_pieces(look->runtime->live, group->pieces, asked) == STATUS_OK)
+        return STATUS_OK;
+    for (size_t i = 0; i < count; i++)
+        threads[i]->gil_request = 0;
+    return STATUS_OK;
+}
+
 static enum status list_pieces(struct thread_group *group, const struct thread_look *look) {
     size_t count = 1;
     for (size_t i = 0; i < group->count; i++) {

@@ -21,6 +21,10 @@ struct thread_group {
 };
 
 void thread_group_release(struct thread_group *group);
+/* 3.15+: who of the threads says that it waits for the GIL, in one call: at most a group of them, as this is to be of
+ * nearly the same instant as their stacks. */
+enum status thread_group_read_requests(struct thread_group *group, struct target_thread *const *threads, size_t count,
+                                       const struct thread_look *look) MUST_USE;
 /* One whose look has been begun. There must be room; all threads of a group are of one interpreter. */
 void thread_group_add(struct thread_group *group, struct target_thread *thread);
 /* Takes the samples of all that were added, and empties the group. *gone: one of them has ended. */

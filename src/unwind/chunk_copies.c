@@ -193,6 +193,8 @@ const struct chunk_span *chunk_copies_newer(const struct chunk_copies *copies, c
 static size_t count_same_bytes(const uint8_t *one, const uint8_t *other, size_t size_bytes) {
     enum { BLOCK_BYTES = 512, LINE_BYTES = 64 };
     size_t same_bytes = 0;
+    if (memcmp(one, other, size_bytes) == 0)
+        return size_bytes - size_bytes % WORD_BYTES;
     while (same_bytes + BLOCK_BYTES <= size_bytes && memcmp(one + same_bytes, other + same_bytes, BLOCK_BYTES) == 0)
         same_bytes += BLOCK_BYTES;
     while (same_bytes + LINE_BYTES <= size_bytes && memcmp(one + same_bytes, other + same_bytes, LINE_BYTES) == 0)

@@ -1,33 +1,40 @@
 #include "wire/ring.h"
 
-static uint8_t *place(const struct wire_ring *ring, uint64_t position) {
+/* What a writer needs stands together (agent/hot.h). */
+#define HOT __attribute__((hot))
+
+static HOT uint8_t *place(const struct wire_ring *ring, uint64_t position) {
     return ring->bytes + position % wire_ring_bytes(ring->size_bytes);
 }
 
-static size_t left_before_end(const struct wire_ring *ring, uint64_t position) {
+static HOT size_t left_before_end(const struct wire_ring *ring, uint64_t position) {
     uint32_t size_bytes = wire_ring_bytes(ring->size_bytes);
     return (size_t)(size_bytes - position % size_bytes);
 }
 
-static void put_header(uint8_t *to, enum wire_type type, size_t size_bytes) {
+static HOT void put_header(uint8_t *to, enum wire_type type, size_t size_bytes) {
     struct wire_record *record = (struct wire_record *)(void *)to;
     record->size_bytes = (uint32_t)size_bytes;
     record->type = (uint16_t)type;
     record->flags = 0;
 }
 
-uint64_t wire_ring_position(const struct wire_ring *ring) {
+HOT uint64_t wire_ring_position(const struct wire_ring *ring) {
     /* Aligned even when the other side has put something else there: then nothing lands beyond the ring's end. */
     return atomic_load_explicit(&ring->slot->written, memory_order_relaxed) & ~UINT64_C(7);
 }
 
-uint64_t wire_ring_room(const struct wire_ring *ring) {
+HOT const void *wire_ring_head(const struct wire_ring *ring) {
+    return place(ring, wire_ring_position(ring));
+}
+
+HOT uint64_t wire_ring_room(const struct wire_ring *ring) {
     uint64_t used = wire_ring_position(ring) - atomic_load_explicit(&ring->slot->read, memory_order_acquire);
     uint32_t size_bytes = wire_ring_bytes(ring->size_bytes);
     return used < size_bytes ? size_bytes - used : 0;
 }
 
-void *wire_ring_reserve(struct wire_ring *ring, uint64_t *position, enum wire_type type, size_t size_bytes) {
+HOT void *wire_ring_reserve(struct wire_ring *ring, uint64_t *position, enum wire_type type, size_t size_bytes) {
     size_t size = (size_bytes + 7) & ~(size_t)7;
     size_t left = left_before_end(ring, *position), pad = size > left ? left : 0;
     uint64_t read = atomic_load_explicit(&ring->slot->read, memory_order_acquire);
@@ -43,7 +50,7 @@ void *wire_ring_reserve(struct wire_ring *ring, uint64_t *position, enum wire_ty
     return record;
 }
 
-void wire_ring_commit(struct wire_ring *ring, uint64_t position) {
+HOT void wire_ring_commit(struct wire_ring *ring, uint64_t position) {
     atomic_store_explicit(&ring->slot->written, position, memory_order_release);
 }
 

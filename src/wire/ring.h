@@ -22,6 +22,8 @@ void *wire_ring_reserve(struct wire_ring *ring, uint64_t *position, enum wire_ty
 /* Makes all that was reserved up to `position` visible. A writer begins with *position = wire_ring_position(). */
 void wire_ring_commit(struct wire_ring *ring, uint64_t position);
 uint64_t wire_ring_position(const struct wire_ring *ring);
+/* Where the next record will most likely stand. */
+const void *wire_ring_head(const struct wire_ring *ring);
 /* How many bytes of it are free; the reader may give more back at any time. */
 uint64_t wire_ring_room(const struct wire_ring *ring);
 

@@ -13,6 +13,7 @@ from harness import STROBE, TIMEOUT_S, TRACED, Target, strobe
 # Of one thread, however many others come and go: to see what it is, and to watch it.
 OPENS_PER_THREAD = 4
 LEAST_BORN = OPENS_PER_THREAD + 2
+CONTENDING_THREADS = 20
 
 COMING = """
 import sys, threading
@@ -134,3 +135,36 @@ def test_run_tells_of_threads_that_it_cannot_watch(any_python, script, tmp_path)
     report = json.loads(strobe("report", "-f", "json", capture).stdout)
     threads = {thread["name"]: thread for thread in report["threads"]}
     assert threads["late"]["sampled"]["wait_s"] > RESTED_S / 2
+
+
+CONTENDING = f"""
+import sys, threading
+threading.stack_size(128 << 10)
+stop = threading.Event()
+def contend():
+    while not stop.is_set():
+        sum(range(300))
+for _ in range({CONTENDING_THREADS}):
+    threading.Thread(target=contend).start()
+print("ready", flush=True)
+sys.stdin.readline()
+stop.set()
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace")
+def test_who_waits_for_the_gil_says_so(python, script, tmp_path):
+    """From 3.15 on: the system need not be asked of each thread at each look what it does, and what it waits for."""
+    if not python.at_least(3, 15) or python.free_threaded:
+        pytest.skip("its threads' states do not tell, or it has no GIL")
+    calls, path = tmp_path / "calls", tmp_path / "report"
+    with Target(python, script(CONTENDING)) as target:
+        command = ["strace", "-f", "-e", "trace=pread64", "-o", calls, STROBE, "attach", "-r", 100, "-d", 2, "--idle"]
+        command += ["--quiet", "--no-capture", "-f", "json", "-o", path, target.pid]
+        subprocess.run([*map(str, command)], check=True, timeout=TIMEOUT_S, capture_output=True, env=TRACED)
+        target.send()
+    report = json.loads(path.read_text())
+    # What the kernel's files are read with; memory is read in other sizes.
+    asked = sum(", 1023, 0)" in line for line in calls.read_text().splitlines())
+    # Two files of each at each look before: it was awake as often as not.
+    assert asked <= report["samples"]["taken"]

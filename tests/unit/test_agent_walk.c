@@ -252,6 +252,46 @@ static void test_whole_stacks(void **unused) {
     }
 }
 
+static bool has_touched(uint64_t address) {
+    enum { LINE_BYTES = 64 };
+    for (uint32_t i = 0; i < world.walk.touched_count; i++)
+        if (world.walk.touched[i] == address / LINE_BYTES * LINE_BYTES)
+            return true;
+    return false;
+}
+
+/* What the next look asks for beforehand: where each frame names its caller and its code, each line once. */
+static void test_what_was_touched(void **unused) {
+    (void)unused;
+    enum { DEPTH = 10, TOO_DEEP = 1000 };
+    for (int minor = FIRST_MINOR; minor <= LAST_MINOR; minor++) {
+        make_world(minor);
+        const struct layout *layout = &world.python.layout;
+        bool objects = layout_has(layout->thread.frame);
+        uint64_t code = make_code(), frames[DEPTH], frame = make_entry(0);
+        for (int i = 0; i < DEPTH; i++)
+            frames[i] = frame = make_frame(code, 3, frame);
+        mark_entry(frames[0]);
+        set_innermost(frame);
+        for (int looks = 0; looks < 2; looks++) {
+            walk_expect(&world.walk);
+            assert_int_equal(look().count, DEPTH);
+            for (int i = 0; i < DEPTH; i++) {
+                assert_true(has_touched(frames[i] + (objects ? layout->frame_object.f_back : layout->frame.previous)));
+                assert_true(has_touched(frames[i] + (objects ? layout->frame_object.f_lasti : layout->frame.owner)));
+            }
+            for (uint32_t i = 1; i < world.walk.touched_count; i++)
+                assert_true(world.walk.touched[i] != world.walk.touched[i - 1]);
+        }
+        for (int i = 0; i < TOO_DEEP; i++)
+            frame = make_frame(code, 3, frame);
+        set_innermost(frame);
+        (void)look();
+        assert_int_equal(world.walk.touched_count, WALK_TOUCHED_LINES);
+        walk_expect(&world.walk);
+    }
+}
+
 static void test_c_between(void **unused) {
     (void)unused;
     for (int minor = FIRST_MINOR; minor <= LAST_MINOR; minor++) {
@@ -589,19 +629,13 @@ static void test_probe(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_stacks),
-        cmocka_unit_test(test_c_between),
-        cmocka_unit_test(test_setting_up_is_hidden),
-        cmocka_unit_test(test_no_state),
-        cmocka_unit_test(test_copies_of_bytecode),
-        cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_circle),
-        cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_memory_given_back),
-        cmocka_unit_test(test_definitions),
-        cmocka_unit_test(test_deaths),
-        cmocka_unit_test(test_full_ring),
-        cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_whole_stacks), cmocka_unit_test(test_what_was_touched),
+        cmocka_unit_test(test_c_between),    cmocka_unit_test(test_setting_up_is_hidden),
+        cmocka_unit_test(test_no_state),     cmocka_unit_test(test_copies_of_bytecode),
+        cmocka_unit_test(test_deep),         cmocka_unit_test(test_circle),
+        cmocka_unit_test(test_garbage),      cmocka_unit_test(test_memory_given_back),
+        cmocka_unit_test(test_definitions),  cmocka_unit_test(test_deaths),
+        cmocka_unit_test(test_full_ring),    cmocka_unit_test(test_probe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,17 @@ static void test_stat_refuses_what_is_none(void **state) {
     assert_string_equal(stat.comm, "0123456789abcde");
 }
 
+static void test_numbers_one_after_the_other(void **state) {
+    (void)state;
+    const char *text = "12  18446744073709551615 x 7", *next = text;
+    assert_int_equal(proc_take_number(&next), 12);
+    assert_true(proc_take_number(&next) == UINT64_MAX);
+    assert_int_equal(proc_take_number(&next), 0);
+    assert_string_equal(next, "x 7");
+    next = "";
+    assert_int_equal(proc_take_number(&next), 0);
+}
+
 static void test_status_fields_count_only_at_line_starts(void **state) {
     (void)state;
     const char *text = "Name:\tTgid:\nTgid:\t17\nNSpid:\t17\t5\t1\nNSpidX:\t9\n";
@@ -120,6 +131,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stat_takes_commands_with_parentheses),
         cmocka_unit_test(test_stat_refuses_what_is_none),
+        cmocka_unit_test(test_numbers_one_after_the_other),
         cmocka_unit_test(test_status_fields_count_only_at_line_starts),
         cmocka_unit_test(test_futex_addresses),
         cmocka_unit_test(test_waits),

@@ -107,6 +107,17 @@ enum status proc_parse_stat(const char *text, struct proc_stat *stat) {
     return STATUS_OK;
 }
 
+uint64_t proc_take_number(const char **text) {
+    const char *at = *text;
+    uint64_t number = 0;
+    while (*at == ' ')
+        at++;
+    for (; *at >= '0' && *at <= '9'; at++)
+        number = number * 10 + (uint64_t)(*at - '0');
+    *text = at;
+    return number;
+}
+
 bool proc_state_ended(char state) {
     return state == 'Z' || state == 'X' || state == 'x';
 }

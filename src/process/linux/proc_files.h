@@ -26,6 +26,10 @@ struct proc_stat {
 /* STATUS_DAMAGED when the text is no stat line. The command may hold blanks and parentheses. */
 enum status proc_parse_stat(const char *text, struct proc_stat *stat) MUST_USE;
 
+/* The decimal number that follows blanks, if any, at *text, which it moves on; 0 when there is none. strtoull, which
+ * knows of signs, bases and locales, takes several times as long. */
+uint64_t proc_take_number(const char **text);
+
 /* Whether the state letter is that of a thread that has ended. */
 bool proc_state_ended(char state);
 /* Also true on the way there: the memory is let go of before the state says so. */

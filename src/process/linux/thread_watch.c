@@ -92,13 +92,13 @@ static enum status read_again(int fd, char *text) {
 /* "cpu_ns run_delay_ns timeslices" (Documentation/scheduler/sched-stats.rst) */
 enum status thread_watch_activity(struct thread_watch *watch, struct thread_activity *activity) {
     char text[TEXT_BYTES];
-    char *next = NULL;
+    const char *next = text;
     if (watch->schedstat_fd < 0)
         return STATUS_NOT_FOUND;
     TRY(read_again(watch->schedstat_fd, text));
-    activity->cpu_ns = strtoull(text, &next, 10);
-    activity->delay_ns = strtoull(next, &next, 10);
-    activity->switches = strtoull(next, &next, 10);
+    activity->cpu_ns = proc_take_number(&next);
+    activity->delay_ns = proc_take_number(&next);
+    activity->switches = proc_take_number(&next);
     /* Kernels without CONFIG_SCHED_INFO give zeros. */
     return activity->switches == 0 ? STATUS_NOT_FOUND : STATUS_OK;
 }
