@@ -6,6 +6,7 @@
 #ifndef STROBE_AGENT_SITES_H
 #define STROBE_AGENT_SITES_H
 
+#include "agent/blocks.h"
 #include "agent/codes.h"
 #include "agent/load.h"
 #include "agent/threads.h"
@@ -16,14 +17,17 @@
 
 enum {
     SITES_CHAINS = 1 << 13,
+    SITES_MAX = BLOCKS_MAX_SITES - 1, /* this one and 0 are none */
     SITES_MAX_HOPS = 1 << 16,
-    SITES_LAST_SHIFT = 44, /* where a number of an instruction begins beside an address */
 };
 
-/* The keys of stacks are made of their frames, one by one. */
+/* The keys of stacks are made of their frames, one by one. No multiple of this number by less than 2^31 comes nearer to
+ * one of 2^64 than 2^31 (the golden ratio is hard to approximate): where two stacks differ in two frames, one behind the
+ * other, each by less than 2 GiB, they have different keys. */
+#define SITES_LAST_FACTOR UINT64_C(0xff51afd7ed558ccd) /* of the number of an instruction */
+#define SITES_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 static inline uint64_t sites_mix(uint64_t sum, uint64_t value) {
-    sum ^= value;
-    return (sum << 23 | sum >> 41) * UINT64_C(0x9e3779b97f4a7c15);
+    return (sum ^ value) * SITES_FACTOR;
 }
 
 struct sites_entry {
@@ -78,7 +82,7 @@ static inline uint64_t sites_place(const struct sites_fields *fields, uint64_t f
     const char *bytes = pointer_to(frame);
     uint64_t place = load_u64(bytes + fields->instruction);
     if (__builtin_expect(layout_has(fields->last), 0))
-        place += (uint64_t)load_u32(bytes + fields->last) << SITES_LAST_SHIFT;
+        place ^= (uint64_t)(load_u32(bytes + fields->last) + UINT64_C(2)) * SITES_LAST_FACTOR;
     return place;
 }
 
@@ -93,6 +97,10 @@ static inline uint64_t sites_key_of_frames(const struct sites_fields *fields, ui
 /* Where what belongs to the chain with this key is, if its key is there, or may be put. */
 static inline struct sites_chain *sites_chain(struct sites *sites, uint64_t key) {
     return &sites->chains[key >> 51 & (SITES_CHAINS - 1)];
+}
+/* Nothing is kept for a key of 0, either. */
+static inline void sites_begin(struct sites *sites) {
+    sites->chains[0].key = UINT64_MAX;
 }
 /* Tells of those that were not told, as far as there is room or, with `everything`, more than that; false when some are
  * left. Before anything else is told of them. The thread is
