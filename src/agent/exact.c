@@ -17,7 +17,8 @@ enum {
     RETRY_BLOCKS = 4096, /* a thread that has no ring asks again after so many */
 };
 
-__thread struct exact_thread *exact_own;
+__thread struct exact_thread *exact_own = &exact_none;
+struct exact_thread exact_none;
 struct exact_cell exact_no_cells[EXACT_CELLS_IN_PAGE];
 
 /* Given back by whom that could not be told; for whichever thread can next: site << 42 | size; 0: free. */
@@ -61,8 +62,8 @@ static struct exact_thread *make(struct wire_region *region) {
 }
 
 static struct exact_thread *exact_of(struct agent_thread *thread) {
-    if (exact_own == NULL && thread->exact == NULL)
-        thread->exact = make(agent_region());
+    if (thread->exact == NULL && (thread->exact = make(agent_region())) == NULL)
+        return NULL;
     return exact_own = thread->exact;
 }
 
@@ -78,9 +79,14 @@ static struct exact_thread *own_exact(void) {
     return thread != NULL ? exact_of(thread) : NULL;
 }
 
-static inline struct exact_cell *known_cell(struct exact_thread *exact, uint32_t site) {
+/* NULL: its page is not there yet. */
+static struct exact_cell *known_cell(struct exact_thread *exact, uint32_t site) {
     struct exact_cell *page = exact->pages[site / EXACT_CELLS_IN_PAGE];
-    return page != no_cells() ? &page[site % EXACT_CELLS_IN_PAGE] : NULL;
+    if (page == no_cells())
+        return NULL;
+    struct exact_cell *cell = &page[site % EXACT_CELLS_IN_PAGE];
+    cell->mark = site << BLOCKS_SIZE_BITS;
+    return cell;
 }
 
 static struct exact_cell *cell_of(struct exact_thread *exact, uint32_t site) {
@@ -91,9 +97,7 @@ static struct exact_cell *cell_of(struct exact_thread *exact, uint32_t site) {
             return NULL;
         *page = cells;
     }
-    struct exact_cell *cell = &(*page)[site % EXACT_CELLS_IN_PAGE];
-    cell->mark = site << BLOCKS_SIZE_BITS;
-    return cell;
+    return known_cell(exact, site);
 }
 
 static uint32_t site_of(const struct exact_cell *cell) {
@@ -217,6 +221,12 @@ static blocks_entry *turn_leaf(struct exact_thread *exact, uint64_t address, boo
 }
 
 /* The thread is busy. */
+static inline blocks_entry *entry_of(struct exact_thread *exact, uint64_t address, bool make_it) {
+    uint64_t place = exact_place_nearby(exact, address);
+    return place < EXACT_ENTRIES ? &exact->leaf.entries[place] : turn_leaf(exact, address, make_it);
+}
+
+/* The thread is busy. */
 static bool put(struct exact_thread *exact, uint64_t address, const struct block *block) {
     if (block->size_bytes - 1 >= BLOCKS_SIZE_BEHIND - 1) {
         int error = errno;
@@ -224,8 +234,8 @@ static bool put(struct exact_thread *exact, uint64_t address, const struct block
         errno = error;
         return is_put;
     }
-    blocks_entry *entry = exact_entry_nearby(exact, address);
-    if (entry == NULL && (entry = turn_leaf(exact, address, true)) == NULL)
+    blocks_entry *entry = entry_of(exact, address, true);
+    if (entry == NULL)
         return false;
     atomic_store_explicit(entry, block->site << BLOCKS_SIZE_BITS | (uint32_t)block->size_bytes, memory_order_relaxed);
     return true;
@@ -271,9 +281,7 @@ bool exact_back(uint64_t address) {
     if (!exact_is_quick(exact))
         return false;
     exact_begin_quick();
-    blocks_entry *entry = exact_entry_nearby(exact, address);
-    if (entry == NULL)
-        entry = turn_leaf(exact, address, false);
+    blocks_entry *entry = entry_of(exact, address, false);
     uint32_t value = entry != NULL ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
     if (value != 0 && (cell = known_cell(exact, value >> BLOCKS_SIZE_BITS)) != NULL && blocks_take(address, &block)) {
         touch(exact, cell);
@@ -404,14 +412,19 @@ void exact_flush(struct wire_region *region, bool everything) {
     }
 }
 
+void exact_begin(void) {
+    static const _Atomic uint64_t always = 1;
+    exact_none.finalizing = &always;
+}
+
 void exact_end_thread(void) {
-    exact_own = NULL;
+    exact_own = &exact_none;
 }
 
 void exact_forget(void) {
     for (size_t i = 0; i < ORPHANS; i++)
         atomic_store(&orphans[i], 0);
     atomic_store(&orphan_count, 0);
-    exact_own = NULL;
+    exact_own = &exact_none;
     sites_forget();
 }

@@ -15,6 +15,7 @@ enum {
     EXACT_CELLS_IN_PAGE = 4096,
     EXACT_PAGES = BLOCKS_MAX_SITES / EXACT_CELLS_IN_PAGE,
     EXACT_LEAVES = 8,
+    EXACT_ENTRIES = BLOCKS_REGION_BYTES / BLOCKS_GRANULE_BYTES, /* of a leaf */
     EXACT_SITE_UNKNOWN = BLOCKS_MAX_SITES - 1, /* here for WIRE_SITE_UNKNOWN, as a block's site is not 0 */
 };
 
@@ -54,15 +55,17 @@ struct exact_thread {
     struct exact_cell *pages[EXACT_PAGES]; /* exact_no_cells: none is there yet */
     struct detached_memo detached;
 };
-/* The calling thread's; NULL: it is not known yet, or none. */
+/* The calling thread's; exact_none: it is not known yet, or none. */
 extern __thread struct exact_thread *exact_own __attribute__((tls_model("initial-exec")));
+/* Is never counting, so that who asks that need ask nothing else. */
+extern struct exact_thread exact_none;
 /* Of these nothing is ever changed, nor are they constant, so that they take no room in the file. */
 extern struct exact_cell exact_no_cells[EXACT_CELLS_IN_PAGE];
 
 /* Python's allocators are not called by what interrupts them: that the thread is busy need not be asked. */
 static inline bool exact_is_counting(const struct exact_thread *exact) {
     /* No atomic load, which compilers do not compare in place. */
-    return exact != NULL && load_u64(exact->finalizing) == 0;
+    return load_u64(exact->finalizing) == 0;
 }
 
 static inline bool exact_is_quick(const struct exact_thread *exact) {
@@ -80,12 +83,11 @@ static inline void exact_end_quick(void) {
     busy_flag = false;
 }
 
-/* The entry of an address in a leaf; NULL: it is in another one. Odd granules have leaves of their own: in that of the
- * others they are far out, by the bits that come round. */
-static inline blocks_entry *exact_entry_in(const struct exact_leaf *leaf, uint64_t address) {
+/* The number of an address's entry in a leaf; EXACT_ENTRIES and more: it is in another one. Odd granules have leaves of
+ * their own: in that of the others they are far out, by the bits that come round. */
+static inline uint64_t exact_place_in(const struct exact_leaf *leaf, uint64_t address) {
     uint64_t offset = address - leaf->base;
-    offset = offset / BLOCKS_GRANULE_BYTES | offset << (64 - BLOCKS_GRANULE_BITS);
-    return __builtin_expect(offset < BLOCKS_REGION_BYTES / BLOCKS_GRANULE_BYTES, 1) ? &leaf->entries[offset] : NULL;
+    return offset / BLOCKS_GRANULE_BYTES | offset << (64 - BLOCKS_GRANULE_BITS);
 }
 
 /* Where the leaf of an address is, if it was looked at lately, and is not the last one. */
@@ -93,22 +95,25 @@ static inline struct exact_leaf *exact_leaf_of(struct exact_thread *exact, uint6
     return &exact->leaves[address / BLOCKS_REGION_BYTES % EXACT_LEAVES];
 }
 
-/* The entry of an address in a leaf that was looked at lately; NULL: it is in another one. */
-static inline blocks_entry *exact_entry_nearby(struct exact_thread *exact, uint64_t address) {
-    blocks_entry *entry = exact_entry_in(&exact->leaf, address);
-    if (__builtin_expect(entry != NULL, 1))
-        return entry;
+/* Makes the leaf that an address is in the last one, and says the number of its entry, if it was looked at lately. */
+static inline uint64_t exact_place_nearby(struct exact_thread *exact, uint64_t address) {
+    uint64_t place = exact_place_in(&exact->leaf, address);
+    if (__builtin_expect(place < EXACT_ENTRIES, 1))
+        return place;
     const struct exact_leaf *leaf = exact_leaf_of(exact, address);
-    entry = exact_entry_in(leaf, address);
-    if (entry != NULL)
+    place = exact_place_in(leaf, address);
+    if (place < EXACT_ENTRIES)
         exact->leaf = *leaf;
-    return entry;
+    return place;
 }
 
 /* The cell that blocks with this entry are counted in, if their thread's are known. */
 static inline struct exact_cell *exact_cell_at(const struct exact_thread *exact, uint32_t value) {
-    uint32_t site = value >> BLOCKS_SIZE_BITS;
-    return &exact->pages[site / EXACT_CELLS_IN_PAGE][site % EXACT_CELLS_IN_PAGE];
+    enum { CELL_BITS = 6 };
+    _Static_assert(sizeof(struct exact_cell) == 1 << CELL_BITS, "a cell is found by the bits of its site");
+    char *page = (char *)exact->pages[value / ((uint32_t)EXACT_CELLS_IN_PAGE << BLOCKS_SIZE_BITS)];
+    uint32_t offset = value >> (BLOCKS_SIZE_BITS - CELL_BITS) & ((uint32_t)(EXACT_CELLS_IN_PAGE - 1) << CELL_BITS);
+    return (struct exact_cell *)(void *)(page + offset);
 }
 
 _Static_assert(WIRE_CONTROL_SAMPLE == 0 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ &&
@@ -143,7 +148,12 @@ static inline __attribute__((always_inline)) struct exact_cell *exact_cell_of_fr
         frame = load_u64((const char *)pointer_to(frame) + previous);
     } while (frame != 0);
     const struct sites_chain *chain = sites_chain(&exact->sites, key);
-    return __builtin_expect(chain->key == key, 1) ? chain->what : NULL;
+    if (__builtin_expect(chain->key != key, 0))
+        return NULL;
+    struct exact_cell *cell = chain->what;
+    if (cell == NULL)
+        __builtin_unreachable();
+    return cell;
 }
 
 /* A block of less than BLOCKS_SIZE_BEHIND bytes was given out, in the thread with this state, from 3.13 on. False when
@@ -159,9 +169,10 @@ static inline __attribute__((always_inline)) bool exact_quick_given(uint64_t add
     struct exact_cell *cell = exact_cell_of_frames(exact, frame);
     if (__builtin_expect(cell == NULL || cell->moment != exact_moment(exact), 0))
         return false;
-    blocks_entry *entry = exact_entry_nearby(exact, address);
-    if (__builtin_expect(entry == NULL, 0))
+    uint64_t place = exact_place_nearby(exact, address);
+    if (__builtin_expect(place >= EXACT_ENTRIES, 0))
         return false;
+    blocks_entry *entry = &exact->leaf.entries[place];
     exact_begin_quick();
     cell->alloc_bytes += size_bytes;
     cell->alloc_count++;
@@ -176,9 +187,10 @@ static inline __attribute__((always_inline)) bool exact_quick_back(uint64_t addr
     struct exact_thread *exact = exact_own;
     if (__builtin_expect(!exact_is_counting(exact), 0))
         return false;
-    blocks_entry *entry = exact_entry_nearby(exact, address);
-    if (__builtin_expect(entry == NULL, 0))
+    uint64_t place = exact_place_nearby(exact, address);
+    if (__builtin_expect(place >= EXACT_ENTRIES, 0))
         return false;
+    blocks_entry *entry = &exact->leaf.entries[place];
     uint32_t value = atomic_load_explicit(entry, memory_order_relaxed), size_bytes = value & BLOCKS_SIZE_BEHIND;
     struct exact_cell *cell = exact_cell_at(exact, value);
     if (__builtin_expect(size_bytes == BLOCKS_SIZE_BEHIND || cell->moment != exact_moment(exact), 0))

@@ -5,6 +5,7 @@
 #include "agent/exact_quick.h"
 #include "agent/heap.h"
 #include "agent/mimalloc.h"
+#include "agent/thread_word.h"
 
 #include <dlfcn.h>
 #include <locale.h>
@@ -56,6 +57,7 @@ static struct allocator pymalloc;
 static struct arena_allocator arenas;
 /* Where a thread's state says which its innermost frame is; else NULL. */
 static void *(*current_state)(void);
+static int64_t state_offset; /* where it is read from, if that is known (agent/thread_word.h) */
 static uintptr_t pool_bytes; /* 0: no arena was seen yet, or none of a size that is known */
 
 /* --- Those that get every block from malloc: it is counted there, and only told whose it is. --- */
@@ -387,7 +389,17 @@ static void *quick_malloc(void *context, size_t size_bytes) {
     if (size_bytes - 1 >= PYMALLOC_MAX_BYTES)
         return other_malloc(context, size_bytes);
     void *block = pymalloc.malloc(pymalloc.context, size_bytes);
-    if (block != NULL && exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, current_state()))
+    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, current_state()))
+        return block;
+    return count_small(block, size_bytes);
+}
+
+/* The same, where the state is known to be in a variable of the thread's, so that nothing is called. */
+static void *quickest_malloc(void *context, size_t size_bytes) {
+    if (size_bytes - 1 >= PYMALLOC_MAX_BYTES)
+        return other_malloc(context, size_bytes);
+    void *block = pymalloc.malloc(pymalloc.context, size_bytes);
+    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, thread_word(state_offset)))
         return block;
     return count_small(block, size_bytes);
 }
@@ -500,15 +512,20 @@ static void hook_pymalloc(const struct current *current) {
 static bool is_hooked(const struct allocator *functions) {
     return functions->malloc == pymalloc_malloc || functions->malloc == label_malloc ||
            functions->malloc == other_malloc || functions->malloc == exact_malloc ||
-           functions->malloc == quick_malloc || functions->malloc == mimalloc_malloc;
+           functions->malloc == quick_malloc || functions->malloc == quickest_malloc || functions->malloc == mimalloc_malloc;
+}
+
+static void *(*small_malloc(void))(void *context, size_t size_bytes) {
+    if (current_state == NULL)
+        return exact_malloc;
+    return thread_word_of(current_state, &state_offset) ? quickest_malloc : quick_malloc;
 }
 
 static void hook_all(void) {
     const struct allocator label = {NULL, label_malloc, label_calloc, label_realloc, label_free};
     const struct allocator other = {NULL, other_malloc, other_calloc, other_realloc, other_free};
     const struct allocator mimalloc = {NULL, mimalloc_malloc, mimalloc_calloc, mimalloc_realloc, mimalloc_free};
-    const struct allocator exact = {NULL, current_state != NULL ? quick_malloc : exact_malloc, other_calloc,
-                                    other_realloc, exact_free};
+    const struct allocator exact = {NULL, small_malloc(), other_calloc, other_realloc, exact_free};
     struct current current;
     find_current(&current);
     const struct allocator *raw = &current.now[DOMAIN_RAW], *memory = &current.now[DOMAIN_MEM],
