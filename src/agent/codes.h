@@ -36,7 +36,7 @@ struct codes {
  * cannot be written to. After it, every function here is async-signal-safe. */
 bool codes_watch(const struct agent_python *python);
 /* How many code objects have died so far: as long as it is the same, so is each of them. */
-extern _Atomic uint32_t codes_deaths;
+extern _Atomic uint32_t codes_deaths __attribute__((visibility("hidden")));
 static inline uint32_t codes_all_deaths(void) {
     return atomic_load_explicit(&codes_deaths, memory_order_relaxed);
 }

@@ -17,8 +17,8 @@ enum {
     RETRY_BLOCKS = 4096, /* a thread that has no ring asks again after so many */
 };
 
-__thread struct exact_thread *exact_own = &exact_none;
 struct exact_thread exact_none;
+__thread struct busy_thread busy_thread = {.exact = &exact_none};
 struct exact_cell exact_no_cells[EXACT_CELLS_IN_PAGE];
 
 /* Given back by whom that could not be told; for whichever thread can next: site << 42 | size; 0: free. */
@@ -64,7 +64,7 @@ static struct exact_thread *make(struct wire_region *region) {
 static struct exact_thread *exact_of(struct agent_thread *thread) {
     if (thread->exact == NULL && (thread->exact = make(agent_region())) == NULL)
         return NULL;
-    return exact_own = thread->exact;
+    return busy_thread.exact = thread->exact;
 }
 
 static struct exact_thread *own_exact(void) {
@@ -256,7 +256,7 @@ static struct exact_cell *quick_cell(struct exact_thread *exact) {
 }
 
 bool exact_given(uint64_t address, size_t size_bytes) {
-    struct exact_thread *exact = exact_own;
+    struct exact_thread *exact = busy_thread.exact;
     if (!exact_is_quick(exact) || exact_is_paused(exact) || size_bytes >> ORPHAN_SITE_SHIFT != 0)
         return false;
     struct exact_cell *cell = quick_cell(exact);
@@ -275,7 +275,7 @@ bool exact_given(uint64_t address, size_t size_bytes) {
 }
 
 bool exact_back(uint64_t address) {
-    struct exact_thread *exact = exact_own;
+    struct exact_thread *exact = busy_thread.exact;
     struct exact_cell *cell = NULL;
     struct block block;
     if (!exact_is_quick(exact))
@@ -309,7 +309,7 @@ static void count_resized(struct exact_thread *exact, const struct sampled *bloc
 }
 
 bool exact_resized(const struct sampled *block, uint64_t address, size_t size_bytes) {
-    struct exact_thread *exact = exact_own;
+    struct exact_thread *exact = busy_thread.exact;
     if (!exact_is_quick(exact) || exact_is_paused(exact) || size_bytes >> ORPHAN_SITE_SHIFT != 0)
         return false;
     struct exact_cell *before = known_cell(exact, (uint32_t)block->id);
@@ -418,13 +418,13 @@ void exact_begin(void) {
 }
 
 void exact_end_thread(void) {
-    exact_own = &exact_none;
+    busy_thread.exact = &exact_none;
 }
 
 void exact_forget(void) {
     for (size_t i = 0; i < ORPHANS; i++)
         atomic_store(&orphans[i], 0);
     atomic_store(&orphan_count, 0);
-    exact_own = &exact_none;
+    busy_thread.exact = &exact_none;
     sites_forget();
 }

@@ -55,9 +55,8 @@ struct exact_thread {
     struct exact_cell *pages[EXACT_PAGES]; /* exact_no_cells: none is there yet */
     struct detached_memo detached;
 };
-/* The calling thread's; exact_none: it is not known yet, or none. */
-extern __thread struct exact_thread *exact_own __attribute__((tls_model("initial-exec")));
-/* Is never counting, so that who asks that need ask nothing else. */
+/* A thread's (busy_thread.exact) that is not known yet, or has none. It is never counting, so that who asks that need
+ * ask nothing else. */
 extern struct exact_thread exact_none;
 /* Of these nothing is ever changed, nor are they constant, so that they take no room in the file. */
 extern struct exact_cell exact_no_cells[EXACT_CELLS_IN_PAGE];
@@ -69,18 +68,18 @@ static inline bool exact_is_counting(const struct exact_thread *exact) {
 }
 
 static inline bool exact_is_quick(const struct exact_thread *exact) {
-    return !busy_flag && exact_is_counting(exact);
+    return !busy_thread.flag && exact_is_counting(exact);
 }
 
 /* Nothing is copied or called meanwhile that would want to know more of it than that the thread is busy. */
 static inline void exact_begin_quick(void) {
-    busy_flag = true;
+    busy_thread.flag = true;
     atomic_signal_fence(memory_order_seq_cst);
 }
 
 static inline void exact_end_quick(void) {
     atomic_signal_fence(memory_order_seq_cst);
-    busy_flag = false;
+    busy_thread.flag = false;
 }
 
 /* The number of an address's entry in a leaf; EXACT_ENTRIES and more: it is in another one. Odd granules have leaves of
@@ -160,7 +159,7 @@ static inline __attribute__((always_inline)) struct exact_cell *exact_cell_of_fr
  * that has not been counted, as when it is none. */
 static inline __attribute__((always_inline)) bool exact_quick_given(uint64_t address, size_t size_bytes,
                                                                     const void *state) {
-    struct exact_thread *exact = exact_own;
+    struct exact_thread *exact = busy_thread.exact;
     if (__builtin_expect(!exact_is_counting(exact) || state == NULL, 0))
         return false;
     uint64_t frame = load_u64((const char *)state + exact->fields.current_frame);
@@ -172,31 +171,30 @@ static inline __attribute__((always_inline)) bool exact_quick_given(uint64_t add
     uint64_t place = exact_place_nearby(exact, address);
     if (__builtin_expect(place >= EXACT_ENTRIES, 0))
         return false;
-    blocks_entry *entry = &exact->leaf.entries[place];
     exact_begin_quick();
     cell->alloc_bytes += size_bytes;
     cell->alloc_count++;
     exact->newest = address;
-    atomic_store_explicit(entry, cell->mark | (uint32_t)size_bytes, memory_order_relaxed);
+    atomic_store_explicit(&exact->leaf.entries[place], cell->mark | (uint32_t)size_bytes, memory_order_relaxed);
     exact_end_quick();
     return true;
 }
 
 /* A block is about to be given back. False as above. */
 static inline __attribute__((always_inline)) bool exact_quick_back(uint64_t address) {
-    struct exact_thread *exact = exact_own;
+    struct exact_thread *exact = busy_thread.exact;
     if (__builtin_expect(!exact_is_counting(exact), 0))
         return false;
     uint64_t place = exact_place_nearby(exact, address);
     if (__builtin_expect(place >= EXACT_ENTRIES, 0))
         return false;
-    blocks_entry *entry = &exact->leaf.entries[place];
-    uint32_t value = atomic_load_explicit(entry, memory_order_relaxed), size_bytes = value & BLOCKS_SIZE_BEHIND;
+    blocks_entry *entries = exact->leaf.entries;
+    uint32_t value = atomic_load_explicit(&entries[place], memory_order_relaxed), size_bytes = value & BLOCKS_SIZE_BEHIND;
     struct exact_cell *cell = exact_cell_at(exact, value);
     if (__builtin_expect(size_bytes == BLOCKS_SIZE_BEHIND || cell->moment != exact_moment(exact), 0))
         return false;
     exact_begin_quick();
-    atomic_store_explicit(entry, 0, memory_order_relaxed);
+    atomic_store_explicit(&entries[place], 0, memory_order_relaxed);
     cell->gone_bytes += size_bytes;
     cell->gone_count++;
     if (__builtin_expect(exact->newest == address, 0))

@@ -24,7 +24,6 @@ enum {
 static const int64_t NEVER = INT64_MAX / 4;
 
 __thread struct heap_thread heap_thread;
-__thread volatile bool busy_flag;
 bool heap_on = true;
 bool heap_is_exact;
 

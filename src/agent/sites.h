@@ -16,7 +16,8 @@
 #include <stdint.h>
 
 enum {
-    SITES_CHAINS = 1 << 13,
+    SITES_CHAIN_BITS = 13,
+    SITES_CHAINS = 1 << SITES_CHAIN_BITS,
     SITES_MAX = BLOCKS_MAX_SITES - 1, /* this one and 0 are none */
     SITES_MAX_HOPS = 1 << 16,
 };
@@ -96,7 +97,9 @@ static inline uint64_t sites_key_of_frames(const struct sites_fields *fields, ui
 }
 /* Where what belongs to the chain with this key is, if its key is there, or may be put. */
 static inline struct sites_chain *sites_chain(struct sites *sites, uint64_t key) {
-    return &sites->chains[key >> 51 & (SITES_CHAINS - 1)];
+    enum { SHIFT = 64 - SITES_CHAIN_BITS - 4 };
+    _Static_assert(sizeof(struct sites_chain) == 1 << 4, "they are found by its size");
+    return (struct sites_chain *)(void *)((char *)sites->chains + (key >> SHIFT & ~UINT64_C(15)));
 }
 /* Nothing is kept for a key of 0, either. */
 static inline void sites_begin(struct sites *sites) {
