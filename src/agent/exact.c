@@ -249,7 +249,7 @@ static struct exact_cell *quick_cell(struct exact_thread *exact) {
     if (frame == 0)
         return NULL;
     if (!layout_has(exact->fields.last))
-        return exact_cell_of_frames(exact, frame);
+        return exact_cell_of_frames(exact, frame, exact->fields.previous, exact->fields.instruction);
     uint64_t key = sites_key_of_frames(&exact->fields, frame);
     const struct sites_chain *chain = sites_chain(&exact->sites, key);
     return chain->key == key ? chain->what : NULL;

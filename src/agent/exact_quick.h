@@ -8,6 +8,7 @@
 #include "agent/busy.h"
 #include "agent/exact_detached.h"
 #include "agent/load.h"
+#include "agent/sampled.h"
 #include "agent/sites.h"
 #include "wire/region.h"
 
@@ -15,6 +16,10 @@ enum {
     EXACT_CELLS_IN_PAGE = 4096,
     EXACT_PAGES = BLOCKS_MAX_SITES / EXACT_CELLS_IN_PAGE,
     EXACT_LEAVES = 8,
+    /* _PyInterpreterFrame's previous and instr_ptr (pycore_frame.h 3.13, pycore_interpframe_structs.h 3.14 and 3.15).
+     */
+    EXACT_USUAL_PREVIOUS = 8,
+    EXACT_USUAL_INSTRUCTION = 56,
     EXACT_ENTRIES = BLOCKS_REGION_BYTES / BLOCKS_GRANULE_BYTES, /* of a leaf */
     EXACT_SITE_UNKNOWN = BLOCKS_MAX_SITES - 1, /* here for WIRE_SITE_UNKNOWN, as a block's site is not 0 */
 };
@@ -136,11 +141,14 @@ static inline uint32_t exact_peak_id(uint64_t moment) {
     return (uint32_t)(moment >> 32);
 }
 
+static inline bool exact_is_usual(const struct layout *layout) {
+    return layout->frame.previous == EXACT_USUAL_PREVIOUS && layout->frame.instr_ptr == EXACT_USUAL_INSTRUCTION;
+}
+
 /* The key of this thread's stack and what is kept for it: as sites_key_of_frames and sites_chain say, without a limit,
  * as the interpreter itself follows the frames to their end. NULL: nothing is. */
-static inline __attribute__((always_inline)) struct exact_cell *exact_cell_of_frames(struct exact_thread *exact,
-                                                                                     uint64_t frame) {
-    const uint32_t previous = exact->fields.previous, instruction = exact->fields.instruction;
+static inline __attribute__((always_inline)) struct exact_cell *
+exact_cell_of_frames(struct exact_thread *exact, uint64_t frame, uint32_t previous, uint32_t instruction) {
     uint64_t key = codes_all_deaths();
     do {
         key = sites_mix(key, load_u64((const char *)pointer_to(frame) + instruction));
@@ -155,29 +163,69 @@ static inline __attribute__((always_inline)) struct exact_cell *exact_cell_of_fr
     return cell;
 }
 
-/* A block of less than BLOCKS_SIZE_BEHIND bytes was given out, in the thread with this state, from 3.13 on. False when
- * that has not been counted, as when it is none. */
+/* The following are done while the thread is busy: what interrupts them tells what has been counted so far, and looks
+ * at other leaves. False: it has to be done the long way, and nothing is changed. */
+static inline __attribute__((always_inline)) bool exact_count_given(struct exact_thread *exact, uint64_t address,
+                                                                    size_t size_bytes, struct exact_cell *cell) {
+    if (__builtin_expect(cell == NULL || cell->moment != exact_moment(exact), 0))
+        return false;
+    uint64_t place = exact_place_nearby(exact, address);
+    if (__builtin_expect(place >= EXACT_ENTRIES, 0))
+        return false;
+    cell->alloc_bytes += size_bytes;
+    cell->alloc_count++;
+    exact->newest = address;
+    atomic_store_explicit(&exact->leaf.entries[place], cell->mark | (uint32_t)size_bytes, memory_order_relaxed);
+    return true;
+}
+
+static inline __attribute__((always_inline)) bool exact_count_back(struct exact_thread *exact, uint64_t address) {
+    uint64_t place = exact_place_nearby(exact, address);
+    if (__builtin_expect(place >= EXACT_ENTRIES, 0))
+        return false;
+    blocks_entry *entry = &exact->leaf.entries[place];
+    uint32_t value = atomic_load_explicit(entry, memory_order_relaxed), size_bytes = value & BLOCKS_SIZE_BEHIND;
+    struct exact_cell *cell = exact_cell_at(exact, value);
+    if (__builtin_expect(size_bytes == BLOCKS_SIZE_BEHIND || cell->moment != exact_moment(exact), 0))
+        return false;
+    atomic_store_explicit(entry, 0, memory_order_relaxed);
+    cell->gone_bytes += size_bytes;
+    cell->gone_count++;
+    if (__builtin_expect(exact->newest == address, 0))
+        cell->temporary_bytes += size_bytes;
+    return true;
+}
+
+static inline bool exact_find_and_clear(struct exact_thread *exact, uint64_t address, struct sampled *block) {
+    uint64_t place = exact_place_nearby(exact, address);
+    if (place >= EXACT_ENTRIES)
+        return false;
+    blocks_entry *entry = &exact->leaf.entries[place];
+    uint32_t value = atomic_load_explicit(entry, memory_order_relaxed), size_bytes = value & BLOCKS_SIZE_BEHIND;
+    if (value == 0 || size_bytes == BLOCKS_SIZE_BEHIND)
+        return false;
+    atomic_store_explicit(entry, 0, memory_order_relaxed);
+    *block = (struct sampled){.address = address, .id = value >> BLOCKS_SIZE_BITS, .size_bytes = size_bytes};
+    return true;
+}
+
+/* A block of less than BLOCKS_SIZE_BEHIND bytes was given out, in the thread with this state, from 3.13 on; whether
+ * exact_is_usual says so of its frames. False when that has not been counted, as when it is none. */
 static inline __attribute__((always_inline)) bool exact_quick_given(uint64_t address, size_t size_bytes,
-                                                                    const void *state) {
+                                                                    const void *state, bool is_usual) {
     struct exact_thread *exact = busy_thread.exact;
     if (__builtin_expect(!exact_is_counting(exact) || state == NULL, 0))
         return false;
     uint64_t frame = load_u64((const char *)state + exact->fields.current_frame);
     if (__builtin_expect(frame == 0, 0))
         return false;
-    struct exact_cell *cell = exact_cell_of_frames(exact, frame);
-    if (__builtin_expect(cell == NULL || cell->moment != exact_moment(exact), 0))
-        return false;
-    uint64_t place = exact_place_nearby(exact, address);
-    if (__builtin_expect(place >= EXACT_ENTRIES, 0))
-        return false;
     exact_begin_quick();
-    cell->alloc_bytes += size_bytes;
-    cell->alloc_count++;
-    exact->newest = address;
-    atomic_store_explicit(&exact->leaf.entries[place], cell->mark | (uint32_t)size_bytes, memory_order_relaxed);
+    struct exact_cell *cell =
+        exact_cell_of_frames(exact, frame, is_usual ? (uint32_t)EXACT_USUAL_PREVIOUS : exact->fields.previous,
+                             is_usual ? (uint32_t)EXACT_USUAL_INSTRUCTION : exact->fields.instruction);
+    bool is_counted = exact_count_given(exact, address, size_bytes, cell);
     exact_end_quick();
-    return true;
+    return is_counted;
 }
 
 /* A block is about to be given back. False as above. */
@@ -185,22 +233,21 @@ static inline __attribute__((always_inline)) bool exact_quick_back(uint64_t addr
     struct exact_thread *exact = busy_thread.exact;
     if (__builtin_expect(!exact_is_counting(exact), 0))
         return false;
-    uint64_t place = exact_place_nearby(exact, address);
-    if (__builtin_expect(place >= EXACT_ENTRIES, 0))
-        return false;
-    blocks_entry *entries = exact->leaf.entries;
-    uint32_t value = atomic_load_explicit(&entries[place], memory_order_relaxed), size_bytes = value & BLOCKS_SIZE_BEHIND;
-    struct exact_cell *cell = exact_cell_at(exact, value);
-    if (__builtin_expect(size_bytes == BLOCKS_SIZE_BEHIND || cell->moment != exact_moment(exact), 0))
+    exact_begin_quick();
+    bool is_counted = exact_count_back(exact, address);
+    exact_end_quick();
+    return is_counted;
+}
+
+/* A small block is about to be resized: exact_take_out. False as above. */
+static inline bool exact_quick_take_out(uint64_t address, struct sampled *block) {
+    struct exact_thread *exact = busy_thread.exact;
+    if (!exact_is_quick(exact))
         return false;
     exact_begin_quick();
-    atomic_store_explicit(&entries[place], 0, memory_order_relaxed);
-    cell->gone_bytes += size_bytes;
-    cell->gone_count++;
-    if (__builtin_expect(exact->newest == address, 0))
-        cell->temporary_bytes += size_bytes;
+    bool is_taken = exact_find_and_clear(exact, address, block);
     exact_end_quick();
-    return true;
+    return is_taken;
 }
 
 #endif

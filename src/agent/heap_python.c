@@ -269,12 +269,19 @@ static void other_free(void *context, void *block) {
     original->free(original->context, block);
 }
 
+static bool take_out(void *block, struct sampled *sampled) {
+    uint64_t address = (uint64_t)(uintptr_t)block;
+    if (heap_is_exact && exact_quick_take_out(address, sampled))
+        return true;
+    return sampled_may_hold(address) && heap_take_out(block, sampled);
+}
+
 static void *other_realloc(void *context, void *block, size_t size_bytes) {
     const struct allocator *original = context;
     if (block == NULL)
         return other_malloc(context, size_bytes);
     struct sampled sampled;
-    bool is_sampled = sampled_may_hold((uint64_t)(uintptr_t)block) && heap_take_out(block, &sampled);
+    bool is_sampled = take_out(block, &sampled);
     int64_t left = go_inside();
     void *moved = original->realloc(original->context, block, size_bytes);
     come_out(left);
@@ -389,17 +396,18 @@ static void *quick_malloc(void *context, size_t size_bytes) {
     if (size_bytes - 1 >= PYMALLOC_MAX_BYTES)
         return other_malloc(context, size_bytes);
     void *block = pymalloc.malloc(pymalloc.context, size_bytes);
-    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, current_state()))
+    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, current_state(), false))
         return block;
     return count_small(block, size_bytes);
 }
 
-/* The same, where the state is known to be in a variable of the thread's, so that nothing is called. */
+/* The same, where the state is known to be in a variable of the thread's, so that nothing is called, and frames are as
+ * they are in all versions so far. */
 static void *quickest_malloc(void *context, size_t size_bytes) {
     if (size_bytes - 1 >= PYMALLOC_MAX_BYTES)
         return other_malloc(context, size_bytes);
     void *block = pymalloc.malloc(pymalloc.context, size_bytes);
-    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, thread_word(state_offset)))
+    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, thread_word(state_offset), true))
         return block;
     return count_small(block, size_bytes);
 }
@@ -512,13 +520,15 @@ static void hook_pymalloc(const struct current *current) {
 static bool is_hooked(const struct allocator *functions) {
     return functions->malloc == pymalloc_malloc || functions->malloc == label_malloc ||
            functions->malloc == other_malloc || functions->malloc == exact_malloc ||
-           functions->malloc == quick_malloc || functions->malloc == quickest_malloc || functions->malloc == mimalloc_malloc;
+           functions->malloc == quick_malloc || functions->malloc == quickest_malloc ||
+           functions->malloc == mimalloc_malloc;
 }
 
 static void *(*small_malloc(void))(void *context, size_t size_bytes) {
     if (current_state == NULL)
         return exact_malloc;
-    return thread_word_of(current_state, &state_offset) ? quickest_malloc : quick_malloc;
+    bool is_usual = exact_is_usual(&agent_python()->layout);
+    return is_usual && thread_word_of(current_state, &state_offset) ? quickest_malloc : quick_malloc;
 }
 
 static void hook_all(void) {

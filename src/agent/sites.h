@@ -23,8 +23,8 @@ enum {
 };
 
 /* The keys of stacks are made of their frames, one by one. No multiple of this number by less than 2^31 comes nearer to
- * one of 2^64 than 2^31 (the golden ratio is hard to approximate): where two stacks differ in two frames, one behind the
- * other, each by less than 2 GiB, they have different keys. */
+ * one of 2^64 than 2^31 (the golden ratio is hard to approximate): where two stacks differ in two frames, one behind
+ * the other, each by less than 2 GiB, they have different keys. */
 #define SITES_LAST_FACTOR UINT64_C(0xff51afd7ed558ccd) /* of the number of an instruction */
 #define SITES_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 static inline uint64_t sites_mix(uint64_t sum, uint64_t value) {
