@@ -36,10 +36,13 @@ struct codes {
  * cannot be written to. After it, every function here is async-signal-safe. */
 bool codes_watch(const struct agent_python *python);
 /* How many code objects have died so far: as long as it is the same, so is each of them. */
-extern _Atomic uint32_t codes_deaths __attribute__((visibility("hidden")));
+extern _Atomic uint32_t codes_deaths;
 static inline uint32_t codes_all_deaths(void) {
     return atomic_load_explicit(&codes_deaths, memory_order_relaxed);
 }
+/* The same as a number in which every bit changes with each of them, to begin a stack's key with (agent/sites.h). */
+#define CODES_GENERATION_STEP UINT64_C(0x9e3779b97f4a7c15)
+extern _Atomic uint64_t codes_generation __attribute__((visibility("hidden")));
 /* Where the count of all deaths is to be shown, too (wire_region.deaths); NULL: nowhere. */
 void codes_publish_deaths(_Atomic uint64_t *deaths);
 

@@ -149,7 +149,7 @@ static inline bool exact_is_usual(const struct layout *layout) {
  * as the interpreter itself follows the frames to their end. NULL: nothing is. */
 static inline __attribute__((always_inline)) struct exact_cell *
 exact_cell_of_frames(struct exact_thread *exact, uint64_t frame, uint32_t previous, uint32_t instruction) {
-    uint64_t key = codes_all_deaths();
+    uint64_t key = atomic_load_explicit(&codes_generation, memory_order_relaxed);
     do {
         key = sites_mix(key, load_u64((const char *)pointer_to(frame) + instruction));
         frame = load_u64((const char *)pointer_to(frame) + previous);

@@ -22,11 +22,12 @@ enum {
     SITES_MAX_HOPS = 1 << 16,
 };
 
-/* The keys of stacks are made of their frames, one by one. No multiple of this number by less than 2^31 comes nearer to
- * one of 2^64 than 2^31 (the golden ratio is hard to approximate): where two stacks differ in two frames, one behind
- * the other, each by less than 2 GiB, they have different keys. */
-#define SITES_LAST_FACTOR UINT64_C(0xff51afd7ed558ccd) /* of the number of an instruction */
+/* The keys of stacks are made of how many code objects have died and of their frames, one by one. No multiple of this
+ * number by less than 2^31 comes nearer to one of 2^64 than 2^31 (the golden ratio is hard to approximate): where two
+ * stacks differ in two frames, one behind the other, and there in the lowest 31 bits alone, they have different keys;
+ * so they have where they differ in what has died and in the innermost frame. */
 #define SITES_FACTOR UINT64_C(0x9e3779b97f4a7c15)
+#define SITES_LAST_FACTOR UINT64_C(0xff51afd7ed558ccd) /* of the number of an instruction, beside an address */
 static inline uint64_t sites_mix(uint64_t sum, uint64_t value) {
     return (sum ^ value) * SITES_FACTOR;
 }
@@ -41,7 +42,7 @@ struct sites_chain {
     void *what;
 };
 
-/* One slot's threads'. All zero is empty. */
+/* One slot's threads'. */
 struct sites {
     struct sites_chain chains[SITES_CHAINS]; /* each place has the last one */
     struct sites_entry *stacks;              /* by what was walked: open addressing; mapped */
@@ -88,7 +89,7 @@ static inline uint64_t sites_place(const struct sites_fields *fields, uint64_t f
 }
 
 static inline uint64_t sites_key_of_frames(const struct sites_fields *fields, uint64_t frame) {
-    uint64_t sum = codes_all_deaths();
+    uint64_t sum = atomic_load_explicit(&codes_generation, memory_order_relaxed);
     for (uint32_t hops = SITES_MAX_HOPS; frame != 0 && hops > 0; hops--) {
         sum = sites_mix(sum, sites_place(fields, frame));
         frame = sites_caller(fields, frame);
@@ -101,7 +102,7 @@ static inline struct sites_chain *sites_chain(struct sites *sites, uint64_t key)
     _Static_assert(sizeof(struct sites_chain) == 1 << 4, "they are found by its size");
     return (struct sites_chain *)(void *)((char *)sites->chains + (key >> SHIFT & ~UINT64_C(15)));
 }
-/* Nothing is kept for a key of 0, either. */
+/* All zero is empty, but that a key of 0 is not found. */
 static inline void sites_begin(struct sites *sites) {
     sites->chains[0].key = UINT64_MAX;
 }
