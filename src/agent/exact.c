@@ -259,11 +259,9 @@ bool exact_given(uint64_t address, size_t size_bytes) {
     struct exact_thread *exact = busy_thread.exact;
     if (!exact_is_quick(exact) || exact_is_paused(exact) || size_bytes >> ORPHAN_SITE_SHIFT != 0)
         return false;
-    struct exact_cell *cell = quick_cell(exact);
-    if (cell == NULL)
-        return false;
     exact_begin_quick();
-    bool is_put = put(exact, address, &(struct block){site_of(cell), size_bytes});
+    struct exact_cell *cell = quick_cell(exact);
+    bool is_put = cell != NULL && put(exact, address, &(struct block){site_of(cell), size_bytes});
     if (is_put) {
         touch(exact, cell);
         cell->alloc_bytes += size_bytes;
@@ -312,13 +310,10 @@ bool exact_resized(const struct sampled *block, uint64_t address, size_t size_by
     struct exact_thread *exact = busy_thread.exact;
     if (!exact_is_quick(exact) || exact_is_paused(exact) || size_bytes >> ORPHAN_SITE_SHIFT != 0)
         return false;
+    exact_begin_quick();
     struct exact_cell *before = known_cell(exact, (uint32_t)block->id);
     struct exact_cell *cell = size_bytes > block->size_bytes ? quick_cell(exact) : before;
-    if (before == NULL || cell == NULL)
-        return false;
-    exact_begin_quick();
-    uint32_t site = cell == before ? (uint32_t)block->id : site_of(cell);
-    bool is_put = put(exact, address, &(struct block){site, size_bytes});
+    bool is_put = before != NULL && cell != NULL && put(exact, address, &(struct block){site_of(cell), size_bytes});
     if (is_put) {
         count_resized(exact, block, before, cell, size_bytes);
         exact->newest = size_bytes > block->size_bytes ? address : exact->newest;
