@@ -262,7 +262,7 @@ static void *other_calloc(void *context, size_t count, size_t size_bytes) {
     return count_block(block, count * size_bytes);
 }
 
-static void other_free(void *context, void *block) {
+static NOT_INLINE void other_free(void *context, void *block) {
     const struct allocator *original = context;
     if (sampled_may_hold((uint64_t)(uintptr_t)block))
         heap_give_back(block);
@@ -412,17 +412,11 @@ static void *quickest_malloc(void *context, size_t size_bytes) {
     return count_small(block, size_bytes);
 }
 
-static NOT_INLINE void give_back_exactly(void *block) {
-    heap_give_back(block);
-    pymalloc.free(pymalloc.context, block);
-}
-
 static void exact_free(void *context, void *block) {
-    (void)context;
     if (exact_quick_back((uint64_t)(uintptr_t)block))
         pymalloc.free(pymalloc.context, block);
     else
-        give_back_exactly(block);
+        other_free(context, block);
 }
 
 /* --- The arenas in which pymalloc has its pools: what is in them is counted object by object. --- */
