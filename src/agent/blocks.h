@@ -32,7 +32,8 @@ typedef _Atomic uint32_t blocks_entry;
 enum {
     BLOCKS_SIZE_BITS = 10,
     BLOCKS_SIZE_BEHIND = (1 << BLOCKS_SIZE_BITS) - 1, /* stands for all that is as large or larger */
-    BLOCKS_GRANULE_BYTES = 16,
+    BLOCKS_GRANULE_BITS = 4,
+    BLOCKS_GRANULE_BYTES = 1 << BLOCKS_GRANULE_BITS,
     BLOCKS_REGION_BYTES = 1 << 24,
 };
 blocks_entry *blocks_find(uint64_t address, bool make);

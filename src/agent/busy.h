@@ -10,16 +10,22 @@
 
 #define COPY_NEVER (INT64_MAX / 4)
 
-extern __thread volatile bool busy_flag __attribute__((tls_model("initial-exec")));
+struct exact_thread;
+/* What is looked at for every allocation that is counted is found together. */
+struct busy_thread {
+    volatile bool flag;
+    struct exact_thread *exact; /* agent/exact_quick.h */
+};
+extern __thread struct busy_thread busy_thread __attribute__((tls_model("initial-exec")));
 /* Bytes until a copy is to be looked at, which it is when this is below 0; and what it is while the thread is busy. */
 extern __thread int64_t copy_left __attribute__((tls_model("initial-exec")));
 extern __thread int64_t copy_left_before __attribute__((tls_model("initial-exec")));
 
 /* False: this thread is at it already. */
 static inline bool busy_enter(void) {
-    if (busy_flag)
+    if (busy_thread.flag)
         return false;
-    busy_flag = true;
+    busy_thread.flag = true;
     atomic_signal_fence(memory_order_seq_cst);
     copy_left_before = copy_left;
     copy_left = COPY_NEVER;
@@ -29,7 +35,7 @@ static inline bool busy_enter(void) {
 static inline void busy_leave(void) {
     copy_left = copy_left_before;
     atomic_signal_fence(memory_order_seq_cst);
-    busy_flag = false;
+    busy_thread.flag = false;
 }
 
 #endif

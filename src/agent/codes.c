@@ -17,6 +17,7 @@ enum {
 
 static _Atomic uint32_t deaths_by_bucket[BUCKETS];
 _Atomic uint32_t codes_deaths;
+_Atomic uint64_t codes_generation;
 static _Atomic(_Atomic uint64_t *) published_deaths;
 
 typedef void deallocator(void *object);
@@ -34,6 +35,7 @@ static _Atomic uint32_t *bucket_of(uint64_t address) {
 static void count_death(void *code) {
     atomic_fetch_add(bucket_of((uint64_t)(uintptr_t)code), 1);
     atomic_fetch_add(&codes_deaths, 1);
+    atomic_fetch_add(&codes_generation, CODES_GENERATION_STEP);
     _Atomic uint64_t *published = atomic_load_explicit(&published_deaths, memory_order_relaxed);
     if (published != NULL)
         atomic_fetch_add_explicit(published, 1, memory_order_relaxed);

@@ -40,6 +40,9 @@ extern _Atomic uint32_t codes_deaths;
 static inline uint32_t codes_all_deaths(void) {
     return atomic_load_explicit(&codes_deaths, memory_order_relaxed);
 }
+/* The same as a number in which every bit changes with each of them, to begin a stack's key with (agent/sites.h). */
+#define CODES_GENERATION_STEP UINT64_C(0x9e3779b97f4a7c15)
+extern _Atomic uint64_t codes_generation __attribute__((visibility("hidden")));
 /* Where the count of all deaths is to be shown, too (wire_region.deaths); NULL: nowhere. */
 void codes_publish_deaths(_Atomic uint64_t *deaths);
 

@@ -17,7 +17,9 @@ enum {
     RETRY_BLOCKS = 4096, /* a thread that has no ring asks again after so many */
 };
 
-__thread struct exact_thread *exact_own;
+struct exact_thread exact_none;
+__thread struct busy_thread busy_thread = {.exact = &exact_none};
+struct exact_cell exact_no_cells[EXACT_CELLS_IN_PAGE];
 
 /* Given back by whom that could not be told; for whichever thread can next: site << 42 | size; 0: free. */
 static _Atomic uint64_t orphans[ORPHANS];
@@ -26,6 +28,11 @@ static _Atomic uint32_t orphan_count;
 static void *map_zeros(size_t size_bytes) {
     void *zeros = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return zeros == MAP_FAILED ? NULL : zeros;
+}
+
+/* Never written to. */
+static struct exact_cell *no_cells(void) {
+    return (struct exact_cell *)(uintptr_t)exact_no_cells;
 }
 
 static void count_lost(struct wire_region *region) {
@@ -45,15 +52,19 @@ static struct exact_thread *make(struct wire_region *region) {
     exact->current_state = python->current_state;
     exact->fields = sites_fields_of(&python->layout);
     exact->first_listed = EXACT_LAST;
+    exact->leaf.base = 1;
     for (size_t i = 0; i < EXACT_LEAVES; i++)
         exact->leaves[i].base = 1;
+    for (size_t i = 0; i < EXACT_PAGES; i++)
+        exact->pages[i] = no_cells();
+    sites_begin(&exact->sites);
     return exact;
 }
 
 static struct exact_thread *exact_of(struct agent_thread *thread) {
-    if (exact_own == NULL && thread->exact == NULL)
-        thread->exact = make(agent_region());
-    return exact_own = thread->exact;
+    if (thread->exact == NULL && (thread->exact = make(agent_region())) == NULL)
+        return NULL;
+    return busy_thread.exact = thread->exact;
 }
 
 static struct exact_thread *own_exact(void) {
@@ -68,36 +79,46 @@ static struct exact_thread *own_exact(void) {
     return thread != NULL ? exact_of(thread) : NULL;
 }
 
-static inline struct exact_cell *known_cell(struct exact_thread *exact, uint32_t site) {
+/* NULL: its page is not there yet. */
+static struct exact_cell *known_cell(struct exact_thread *exact, uint32_t site) {
     struct exact_cell *page = exact->pages[site / EXACT_CELLS_IN_PAGE];
-    return page != NULL ? &page[site % EXACT_CELLS_IN_PAGE] : NULL;
+    if (page == no_cells())
+        return NULL;
+    struct exact_cell *cell = &page[site % EXACT_CELLS_IN_PAGE];
+    cell->mark = site << BLOCKS_SIZE_BITS;
+    return cell;
 }
 
 static struct exact_cell *cell_of(struct exact_thread *exact, uint32_t site) {
     struct exact_cell **page = &exact->pages[site / EXACT_CELLS_IN_PAGE];
-    if (*page == NULL && (*page = map_zeros(EXACT_CELLS_IN_PAGE * sizeof **page)) == NULL)
-        return NULL;
-    struct exact_cell *cell = &(*page)[site % EXACT_CELLS_IN_PAGE];
-    cell->site = site;
-    return cell;
+    if (*page == no_cells()) {
+        struct exact_cell *cells = map_zeros(EXACT_CELLS_IN_PAGE * sizeof *cells);
+        if (cells == NULL)
+            return NULL;
+        *page = cells;
+    }
+    return known_cell(exact, site);
+}
+
+static uint32_t site_of(const struct exact_cell *cell) {
+    return cell->mark >> BLOCKS_SIZE_BITS;
 }
 
 /* Before what lives of it changes. */
-static void touch(struct exact_thread *exact, struct exact_cell *cell, uint32_t site) {
-    uint32_t peak_id = exact_peak_id(exact);
-    if (cell->peak_id == peak_id)
+static void touch(struct exact_thread *exact, struct exact_cell *cell) {
+    uint64_t moment = exact_moment_sampling(exact);
+    if (cell->moment == moment)
         return;
-    cell->peak_id = peak_id;
+    cell->moment = moment;
     cell->before_bytes = (int64_t)cell->alloc_bytes - cell->gone_bytes;
     if (cell->next != 0)
         return;
-    cell->site = site;
     cell->next = exact->first_listed;
-    exact->first_listed = site + 1;
+    exact->first_listed = site_of(cell) + 1;
 }
 
 static void go(struct exact_thread *exact, struct exact_cell *cell, int64_t bytes, int32_t count) {
-    touch(exact, cell, cell->site);
+    touch(exact, cell);
     cell->gone_bytes += bytes;
     cell->gone_count += count;
 }
@@ -147,7 +168,7 @@ static struct exact_cell *find_cell(struct exact_thread *exact) {
     if (kept != NULL || (key != 0 && chain->key == key))
         return kept != NULL ? kept : chain->what;
     uint32_t site = sites_find(&exact->sites, threads_current());
-    struct exact_cell *cell = cell_of(exact, site);
+    struct exact_cell *cell = cell_of(exact, site != WIRE_SITE_UNKNOWN ? site : EXACT_SITE_UNKNOWN);
     if (site == WIRE_SITE_UNKNOWN || cell == NULL)
         return cell;
     if (key != 0)
@@ -170,13 +191,13 @@ void exact_note_given(struct wire_region *region, const struct heap_block *block
     struct block before;
     if (block->id != 0 && blocks_take(address, &before))
         take_back(region, exact, &before);
-    touch(exact, cell, cell->site);
+    touch(exact, cell);
     exact->newest = address;
     cell->alloc_bytes += block->grown_bytes;
     cell->alloc_count += is_new ? 1 : 0;
     cell->native_bytes += domain == WIRE_DOMAIN_PYTHON ? 0 : block->grown_bytes;
     /* What the interpreter asks for while it tears itself down is not kept by the program. */
-    bool lives = !is_final && blocks_put(address, &(struct block){cell->site, block->size_bytes});
+    bool lives = !is_final && blocks_put(address, &(struct block){site_of(cell), block->size_bytes});
     uint64_t more_bytes = lives ? block->size_bytes : 0;
     cell->gone_bytes += (int64_t)block->grown_bytes - (int64_t)more_bytes;
     cell->gone_count += (is_new ? 1 : 0) - (lives ? 1 : 0);
@@ -190,11 +211,19 @@ void exact_note_given(struct wire_region *region, const struct heap_block *block
 static blocks_entry *turn_leaf(struct exact_thread *exact, uint64_t address, bool make_it) {
     int error = errno;
     blocks_entry *entry = blocks_find(address, make_it);
-    if (entry != NULL)
-        exact->leaves[exact_leaf_index(address)] =
-            (struct exact_leaf){exact_leaf_base(address), entry - address % BLOCKS_REGION_BYTES / BLOCKS_GRANULE_BYTES};
+    uint64_t base = address & ~(uint64_t)(BLOCKS_REGION_BYTES - BLOCKS_GRANULE_BYTES);
+    /* The first region is never near, so that NULL is not. */
+    if (entry != NULL && base >= BLOCKS_REGION_BYTES)
+        *exact_leaf_of(exact, address) = exact->leaf =
+            (struct exact_leaf){base, entry - address % BLOCKS_REGION_BYTES / BLOCKS_GRANULE_BYTES};
     errno = error;
     return entry;
+}
+
+/* The thread is busy. */
+static inline blocks_entry *entry_of(struct exact_thread *exact, uint64_t address, bool make_it) {
+    uint64_t place = exact_place_nearby(exact, address);
+    return place < EXACT_ENTRIES ? &exact->leaf.entries[place] : turn_leaf(exact, address, make_it);
 }
 
 /* The thread is busy. */
@@ -205,52 +234,11 @@ static bool put(struct exact_thread *exact, uint64_t address, const struct block
         errno = error;
         return is_put;
     }
-    blocks_entry *entry = exact_entry_nearby(exact, address);
-    if (entry == NULL && (entry = turn_leaf(exact, address, true)) == NULL)
+    blocks_entry *entry = entry_of(exact, address, true);
+    if (entry == NULL)
         return false;
     atomic_store_explicit(entry, block->site << BLOCKS_SIZE_BITS | (uint32_t)block->size_bytes, memory_order_relaxed);
     return true;
-}
-
-static void remember(const struct sites_fields *fields, struct exact_memo *memo, uint64_t innermost,
-                     struct exact_cell *cell) {
-    uint32_t count = 0;
-    memo->place = 0;
-    for (uint64_t frame = sites_caller(fields, innermost); frame != 0; frame = sites_caller(fields, frame)) {
-        uint64_t place = sites_place(fields, frame);
-        if (count == EXACT_MEMO_CALLERS || place == 0)
-            return;
-        memo->callers[count++] = place;
-    }
-    memo->callers[count] = 0;
-    memo->deaths = codes_all_deaths();
-    memo->cell = cell;
-    memo->place = sites_place(fields, innermost);
-}
-
-static struct exact_cell *cell_of_chain(struct exact_thread *exact, struct exact_memo *memo, uint64_t frame) {
-    uint64_t key = sites_key_of_frames(&exact->fields, frame);
-    struct sites_chain *chain = sites_chain(&exact->sites, key);
-    if (chain->key != key)
-        return NULL;
-    remember(&exact->fields, memo, frame, chain->what);
-    return chain->what;
-}
-
-static bool is_same_object(const struct sites_fields *fields, const struct exact_memo *memo, uint64_t frame) {
-    const uint64_t *caller = memo->callers;
-    while ((frame = sites_caller(fields, frame)) != 0)
-        if (sites_place(fields, frame) != *caller++)
-            return false;
-    return *caller == 0;
-}
-
-static struct exact_cell *cell_of_objects(struct exact_thread *exact, uint64_t frame) {
-    uint64_t place = sites_place(&exact->fields, frame);
-    struct exact_memo *memo = exact_memo(exact, place ^ place >> SITES_LAST_SHIFT << 2, frame);
-    if (memo->place == place && memo->deaths == codes_all_deaths() && is_same_object(&exact->fields, memo, frame))
-        return memo->cell;
-    return cell_of_chain(exact, memo, frame);
 }
 
 /* This thread's cell for where it is now. */
@@ -260,26 +248,22 @@ static struct exact_cell *quick_cell(struct exact_thread *exact) {
     uint64_t frame = state != NULL ? sites_innermost(&exact->fields, state) : 0;
     if (frame == 0)
         return NULL;
-    if (layout_has(exact->fields.last))
-        return cell_of_objects(exact, frame);
-    uint64_t place = sites_place(&exact->fields, frame);
-    struct exact_memo *memo = exact_memo(exact, place, frame);
-    if (memo->place == place && memo->deaths == codes_all_deaths() && exact_is_same(&exact->fields, memo, frame))
-        return memo->cell;
-    return cell_of_chain(exact, memo, frame);
+    if (!layout_has(exact->fields.last))
+        return exact_cell_of_frames(exact, frame, exact->fields.previous, exact->fields.instruction);
+    uint64_t key = sites_key_of_frames(&exact->fields, frame);
+    const struct sites_chain *chain = sites_chain(&exact->sites, key);
+    return chain->key == key ? chain->what : NULL;
 }
 
 bool exact_given(uint64_t address, size_t size_bytes) {
-    struct exact_thread *exact = exact_own;
+    struct exact_thread *exact = busy_thread.exact;
     if (!exact_is_quick(exact) || exact_is_paused(exact) || size_bytes >> ORPHAN_SITE_SHIFT != 0)
         return false;
-    struct exact_cell *cell = quick_cell(exact);
-    if (cell == NULL)
-        return false;
     exact_begin_quick();
-    bool is_put = put(exact, address, &(struct block){cell->site, size_bytes});
+    struct exact_cell *cell = quick_cell(exact);
+    bool is_put = cell != NULL && put(exact, address, &(struct block){site_of(cell), size_bytes});
     if (is_put) {
-        touch(exact, cell, cell->site);
+        touch(exact, cell);
         cell->alloc_bytes += size_bytes;
         cell->alloc_count++;
         exact->newest = address;
@@ -289,18 +273,16 @@ bool exact_given(uint64_t address, size_t size_bytes) {
 }
 
 bool exact_back(uint64_t address) {
-    struct exact_thread *exact = exact_own;
+    struct exact_thread *exact = busy_thread.exact;
     struct exact_cell *cell = NULL;
     struct block block;
     if (!exact_is_quick(exact))
         return false;
     exact_begin_quick();
-    blocks_entry *entry = exact_entry_nearby(exact, address);
-    if (entry == NULL)
-        entry = turn_leaf(exact, address, false);
+    blocks_entry *entry = entry_of(exact, address, false);
     uint32_t value = entry != NULL ? atomic_load_explicit(entry, memory_order_relaxed) : 0;
     if (value != 0 && (cell = known_cell(exact, value >> BLOCKS_SIZE_BITS)) != NULL && blocks_take(address, &block)) {
-        touch(exact, cell, block.site);
+        touch(exact, cell);
         cell->gone_bytes += (int64_t)block.size_bytes;
         cell->gone_count++;
         cell->temporary_bytes += exact->newest == address ? block.size_bytes : 0;
@@ -312,10 +294,10 @@ bool exact_back(uint64_t address) {
 /* It belongs to whoever made it grow. */
 static void count_resized(struct exact_thread *exact, const struct sampled *block, struct exact_cell *before,
                           struct exact_cell *cell, uint64_t size_bytes) {
-    touch(exact, before, (uint32_t)block->id);
+    touch(exact, before);
     before->gone_bytes += (int64_t)block->size_bytes;
     before->gone_count++;
-    touch(exact, cell, cell->site);
+    touch(exact, cell);
     cell->gone_bytes -= (int64_t)size_bytes;
     cell->gone_count--;
     if (size_bytes > block->size_bytes) {
@@ -325,16 +307,13 @@ static void count_resized(struct exact_thread *exact, const struct sampled *bloc
 }
 
 bool exact_resized(const struct sampled *block, uint64_t address, size_t size_bytes) {
-    struct exact_thread *exact = exact_own;
+    struct exact_thread *exact = busy_thread.exact;
     if (!exact_is_quick(exact) || exact_is_paused(exact) || size_bytes >> ORPHAN_SITE_SHIFT != 0)
         return false;
+    exact_begin_quick();
     struct exact_cell *before = known_cell(exact, (uint32_t)block->id);
     struct exact_cell *cell = size_bytes > block->size_bytes ? quick_cell(exact) : before;
-    if (before == NULL || cell == NULL)
-        return false;
-    exact_begin_quick();
-    uint32_t site = cell == before ? (uint32_t)block->id : cell->site;
-    bool is_put = put(exact, address, &(struct block){site, size_bytes});
+    bool is_put = before != NULL && cell != NULL && put(exact, address, &(struct block){site_of(cell), size_bytes});
     if (is_put) {
         count_resized(exact, block, before, cell, size_bytes);
         exact->newest = size_bytes > block->size_bytes ? address : exact->newest;
@@ -394,7 +373,7 @@ static bool tell(struct agent_thread *thread, uint32_t site, const struct exact_
     if (record == NULL)
         return false;
     record->time_ns = clock_now_ns();
-    record->site = site;
+    record->site = site != EXACT_SITE_UNKNOWN ? site : WIRE_SITE_UNKNOWN;
     record->slot = threads_index(thread);
     record->alloc_bytes = cell->alloc_bytes;
     record->alloc_count = cell->alloc_count;
@@ -403,7 +382,7 @@ static bool tell(struct agent_thread *thread, uint32_t site, const struct exact_
     record->live_bytes = (int64_t)cell->alloc_bytes - cell->gone_bytes;
     record->live_count = (int64_t)cell->alloc_count - (int64_t)cell->gone_count;
     record->before_bytes = cell->before_bytes;
-    record->peak_id = cell->peak_id;
+    record->peak_id = exact_peak_id(cell->moment);
     wire_ring_commit(&thread->ring, position);
     return true;
 }
@@ -424,18 +403,23 @@ void exact_flush(struct wire_region *region, bool everything) {
             return;
         exact->first_listed = cell->next;
         /* Its site stays, as chains lead to it. */
-        *cell = (struct exact_cell){.site = site};
+        *cell = (struct exact_cell){.mark = cell->mark};
     }
 }
 
+void exact_begin(void) {
+    static const _Atomic uint64_t always = 1;
+    exact_none.finalizing = &always;
+}
+
 void exact_end_thread(void) {
-    exact_own = NULL;
+    busy_thread.exact = &exact_none;
 }
 
 void exact_forget(void) {
     for (size_t i = 0; i < ORPHANS; i++)
         atomic_store(&orphans[i], 0);
     atomic_store(&orphan_count, 0);
-    exact_own = NULL;
+    busy_thread.exact = &exact_none;
     sites_forget();
 }

@@ -28,6 +28,8 @@ void exact_keep(const struct sampled *block, uint64_t address, uint64_t size_byt
 /* Tells what has come together, as far as there is room: half of the ring, or with `everything` all. The thread is
  * busy. */
 void exact_flush(struct wire_region *region, bool everything);
+/* Before anything else. */
+void exact_begin(void);
 /* The calling thread is not counted any more. */
 void exact_end_thread(void);
 /* In a child of fork. */

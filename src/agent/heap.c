@@ -25,7 +25,6 @@ enum {
 static const int64_t NEVER = INT64_MAX / 4;
 
 __thread struct heap_thread heap_thread;
-__thread volatile bool busy_flag;
 bool heap_on = true;
 bool heap_is_exact;
 
@@ -64,6 +63,7 @@ void heap_read_environment(void) {
     heap.stride_bytes = heap_number_from_environment(WIRE_ENVIRONMENT_MEMORY, STRIDE_MAX_BYTES);
     heap.seed = heap_number_from_environment(WIRE_ENVIRONMENT_MEMORY_SEED, UINT64_MAX);
     heap_is_exact = heap.stride_bytes == 1;
+    exact_begin();
     if (heap.stride_bytes == 0)
         heap_switch_off();
 }

@@ -5,6 +5,7 @@
 #include "agent/exact_quick.h"
 #include "agent/heap.h"
 #include "agent/mimalloc.h"
+#include "agent/thread_word.h"
 
 #include <dlfcn.h>
 #include <locale.h>
@@ -56,6 +57,7 @@ static struct allocator pymalloc;
 static struct arena_allocator arenas;
 /* Where a thread's state says which its innermost frame is; else NULL. */
 static void *(*current_state)(void);
+static int64_t state_offset; /* where it is read from, if that is known (agent/thread_word.h) */
 static uintptr_t pool_bytes; /* 0: no arena was seen yet, or none of a size that is known */
 
 /* --- Those that get every block from malloc: it is counted there, and only told whose it is. --- */
@@ -260,11 +262,18 @@ static void *other_calloc(void *context, size_t count, size_t size_bytes) {
     return count_block(block, count * size_bytes);
 }
 
-static void other_free(void *context, void *block) {
+static NOT_INLINE void other_free(void *context, void *block) {
     const struct allocator *original = context;
     if (sampled_may_hold((uint64_t)(uintptr_t)block))
         heap_give_back(block);
     original->free(original->context, block);
+}
+
+static bool take_out(void *block, struct sampled *sampled) {
+    uint64_t address = (uint64_t)(uintptr_t)block;
+    if (heap_is_exact && exact_quick_take_out(address, sampled))
+        return true;
+    return sampled_may_hold(address) && heap_take_out(block, sampled);
 }
 
 static void *other_realloc(void *context, void *block, size_t size_bytes) {
@@ -272,7 +281,7 @@ static void *other_realloc(void *context, void *block, size_t size_bytes) {
     if (block == NULL)
         return other_malloc(context, size_bytes);
     struct sampled sampled;
-    bool is_sampled = sampled_may_hold((uint64_t)(uintptr_t)block) && heap_take_out(block, &sampled);
+    bool is_sampled = take_out(block, &sampled);
     int64_t left = go_inside();
     void *moved = original->realloc(original->context, block, size_bytes);
     come_out(left);
@@ -387,22 +396,27 @@ static void *quick_malloc(void *context, size_t size_bytes) {
     if (size_bytes - 1 >= PYMALLOC_MAX_BYTES)
         return other_malloc(context, size_bytes);
     void *block = pymalloc.malloc(pymalloc.context, size_bytes);
-    if (block != NULL && exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, current_state()))
+    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, current_state(), false))
         return block;
     return count_small(block, size_bytes);
 }
 
-static NOT_INLINE void give_back_exactly(void *block) {
-    heap_give_back(block);
-    pymalloc.free(pymalloc.context, block);
+/* The same, where the state is known to be in a variable of the thread's, so that nothing is called, and frames are as
+ * they are in all versions so far. */
+static void *quickest_malloc(void *context, size_t size_bytes) {
+    if (size_bytes - 1 >= PYMALLOC_MAX_BYTES)
+        return other_malloc(context, size_bytes);
+    void *block = pymalloc.malloc(pymalloc.context, size_bytes);
+    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, thread_word(state_offset), true))
+        return block;
+    return count_small(block, size_bytes);
 }
 
 static void exact_free(void *context, void *block) {
-    (void)context;
     if (exact_quick_back((uint64_t)(uintptr_t)block))
         pymalloc.free(pymalloc.context, block);
     else
-        give_back_exactly(block);
+        other_free(context, block);
 }
 
 /* --- The arenas in which pymalloc has its pools: what is in them is counted object by object. --- */
@@ -500,15 +514,22 @@ static void hook_pymalloc(const struct current *current) {
 static bool is_hooked(const struct allocator *functions) {
     return functions->malloc == pymalloc_malloc || functions->malloc == label_malloc ||
            functions->malloc == other_malloc || functions->malloc == exact_malloc ||
-           functions->malloc == quick_malloc || functions->malloc == mimalloc_malloc;
+           functions->malloc == quick_malloc || functions->malloc == quickest_malloc ||
+           functions->malloc == mimalloc_malloc;
+}
+
+static void *(*small_malloc(void))(void *context, size_t size_bytes) {
+    if (current_state == NULL)
+        return exact_malloc;
+    bool is_usual = exact_is_usual(&agent_python()->layout);
+    return is_usual && thread_word_of(current_state, &state_offset) ? quickest_malloc : quick_malloc;
 }
 
 static void hook_all(void) {
     const struct allocator label = {NULL, label_malloc, label_calloc, label_realloc, label_free};
     const struct allocator other = {NULL, other_malloc, other_calloc, other_realloc, other_free};
     const struct allocator mimalloc = {NULL, mimalloc_malloc, mimalloc_calloc, mimalloc_realloc, mimalloc_free};
-    const struct allocator exact = {NULL, current_state != NULL ? quick_malloc : exact_malloc, other_calloc,
-                                    other_realloc, exact_free};
+    const struct allocator exact = {NULL, small_malloc(), other_calloc, other_realloc, exact_free};
     struct current current;
     find_current(&current);
     const struct allocator *raw = &current.now[DOMAIN_RAW], *memory = &current.now[DOMAIN_MEM],

@@ -178,6 +178,8 @@ bool sites_tell_rest(struct sites *sites, struct agent_thread *thread, bool ever
     static const struct wire_frame lost = {.kind = WIRE_FRAME_LOST, .instruction_bytes = -1};
     struct wire_frame *frames = thread->walk.frames[1 - thread->walk.last];
     while (sites->told_bytes < sites->untold_bytes) {
+        if (!everything && !sites_have_room(&thread->ring))
+            return false;
         struct untold head;
         const uint8_t *from = sites->untold + sites->told_bytes;
         memcpy(&head, from, sizeof head);
@@ -190,7 +192,7 @@ bool sites_tell_rest(struct sites *sites, struct agent_thread *thread, bool ever
         }
         struct walk_stack stack = {
             .frames = frames, .count = head.count, .flags = (uint16_t)head.flags, .new_codes = true};
-        if ((!everything && !sites_have_room(&thread->ring)) || !tell(thread, head.site, &stack))
+        if (!tell(thread, head.site, &stack))
             return false;
         frames = thread->walk.frames[1 - thread->walk.last];
         sites->told_bytes = (size_t)(from - sites->untold);
@@ -212,8 +214,8 @@ uint32_t sites_find(struct sites *sites, struct agent_thread *thread) {
     if (entry->key != 0)
         return (uint32_t)entry->site;
     uint32_t site = atomic_fetch_add(&last_site, 1) + 1;
-    if (site >= BLOCKS_MAX_SITES) {
-        atomic_store(&last_site, BLOCKS_MAX_SITES);
+    if (site >= SITES_MAX) {
+        atomic_store(&last_site, SITES_MAX);
         return WIRE_SITE_UNKNOWN;
     }
     bool is_told = sites_have_room(&thread->ring) && tell(thread, site, &stack);

@@ -6,6 +6,7 @@
 #ifndef STROBE_AGENT_SITES_H
 #define STROBE_AGENT_SITES_H
 
+#include "agent/blocks.h"
 #include "agent/codes.h"
 #include "agent/load.h"
 #include "agent/threads.h"
@@ -15,15 +16,20 @@
 #include <stdint.h>
 
 enum {
-    SITES_CHAINS = 1 << 13,
+    SITES_CHAIN_BITS = 13,
+    SITES_CHAINS = 1 << SITES_CHAIN_BITS,
+    SITES_MAX = BLOCKS_MAX_SITES - 1, /* this one and 0 are none */
     SITES_MAX_HOPS = 1 << 16,
-    SITES_LAST_SHIFT = 44, /* where a number of an instruction begins beside an address */
 };
 
-/* The keys of stacks are made of their frames, one by one. */
+/* The keys of stacks are made of how many code objects have died and of their frames, one by one. No multiple of this
+ * number by less than 2^31 comes nearer to one of 2^64 than 2^31 (the golden ratio is hard to approximate): where two
+ * stacks differ in two frames, one behind the other, and there in the lowest 31 bits alone, they have different keys;
+ * so they have where they differ in what has died and in the innermost frame. */
+#define SITES_FACTOR UINT64_C(0x9e3779b97f4a7c15)
+#define SITES_LAST_FACTOR UINT64_C(0xff51afd7ed558ccd) /* of the number of an instruction, beside an address */
 static inline uint64_t sites_mix(uint64_t sum, uint64_t value) {
-    sum ^= value;
-    return (sum << 23 | sum >> 41) * UINT64_C(0x9e3779b97f4a7c15);
+    return (sum ^ value) * SITES_FACTOR;
 }
 
 struct sites_entry {
@@ -36,7 +42,7 @@ struct sites_chain {
     void *what;
 };
 
-/* One slot's threads'. All zero is empty. */
+/* One slot's threads'. */
 struct sites {
     struct sites_chain chains[SITES_CHAINS]; /* each place has the last one */
     struct sites_entry *stacks;              /* by what was walked: open addressing; mapped */
@@ -78,12 +84,12 @@ static inline uint64_t sites_place(const struct sites_fields *fields, uint64_t f
     const char *bytes = pointer_to(frame);
     uint64_t place = load_u64(bytes + fields->instruction);
     if (__builtin_expect(layout_has(fields->last), 0))
-        place += (uint64_t)load_u32(bytes + fields->last) << SITES_LAST_SHIFT;
+        place ^= (uint64_t)(load_u32(bytes + fields->last) + UINT64_C(2)) * SITES_LAST_FACTOR;
     return place;
 }
 
 static inline uint64_t sites_key_of_frames(const struct sites_fields *fields, uint64_t frame) {
-    uint64_t sum = codes_all_deaths();
+    uint64_t sum = atomic_load_explicit(&codes_generation, memory_order_relaxed);
     for (uint32_t hops = SITES_MAX_HOPS; frame != 0 && hops > 0; hops--) {
         sum = sites_mix(sum, sites_place(fields, frame));
         frame = sites_caller(fields, frame);
@@ -92,7 +98,13 @@ static inline uint64_t sites_key_of_frames(const struct sites_fields *fields, ui
 }
 /* Where what belongs to the chain with this key is, if its key is there, or may be put. */
 static inline struct sites_chain *sites_chain(struct sites *sites, uint64_t key) {
-    return &sites->chains[key >> 51 & (SITES_CHAINS - 1)];
+    enum { SHIFT = 64 - SITES_CHAIN_BITS - 4 };
+    _Static_assert(sizeof(struct sites_chain) == 1 << 4, "they are found by its size");
+    return (struct sites_chain *)(void *)((char *)sites->chains + (key >> SHIFT & ~UINT64_C(15)));
+}
+/* All zero is empty, but that a key of 0 is not found. */
+static inline void sites_begin(struct sites *sites) {
+    sites->chains[0].key = UINT64_MAX;
 }
 /* Tells of those that were not told, as far as there is room or, with `everything`, more than that; false when some are
  * left. Before anything else is told of them. The thread is

@@ -78,17 +78,18 @@ struct wire_region {
     uint64_t period_ns;
     uint64_t runtime; /* address of _PyRuntime */
     /* Where the interpreter's evaluation loop and its surroundings are, for telling Python from native code. */
-    uint64_t eval_address;           /* _PyEval_EvalFrameDefault; 0: not known */
-    _Atomic uint32_t state;          /* enum wire_state */
-    _Atomic uint32_t control;        /* enum wire_control; strobe writes it, as do strobe.start and strobe.stop */
-    _Atomic uint64_t no_slot;        /* threads that are not sampled: all slots taken, or no memory */
-    _Atomic uint64_t deaths;         /* code objects freed so far, for tests */
-    uint64_t memory_stride_bytes;    /* 0: memory is not looked at */
-    _Atomic int64_t footprint_bytes; /* what malloc has given out and anonymous mappings hold, to 64 KiB a thread */
-    _Atomic uint64_t peak_bytes;     /* the most that it was */
+    uint64_t eval_address; /* _PyEval_EvalFrameDefault; 0: not known */
+    /* The two are looked at together, as one number, for every allocation that is counted. */
+    alignas(8) _Atomic uint32_t control; /* enum wire_control; strobe writes it, as do strobe.start and strobe.stop */
+    _Atomic uint32_t peak_id;            /* how often peak_bytes has risen, and one more; only where all is counted */
+    _Atomic uint64_t no_slot;            /* threads that are not sampled: all slots taken, or no memory */
+    _Atomic uint64_t deaths;             /* code objects freed so far, for tests */
+    uint64_t memory_stride_bytes;        /* 0: memory is not looked at */
+    _Atomic int64_t footprint_bytes;     /* what malloc has given out and anonymous mappings hold, to 64 KiB a thread */
+    _Atomic uint64_t peak_bytes;         /* the most that it was */
     _Atomic uint64_t peak_ns;
-    _Atomic uint32_t peak_id; /* how often it has risen, so far, and one more; only where every allocation is counted */
-    uint32_t ring_bytes;      /* of each ring: WIRE_LARGE_RING_BYTES, or 0 for WIRE_RING_BYTES */
+    _Atomic uint32_t state; /* enum wire_state */
+    uint32_t ring_bytes;    /* of each ring: WIRE_LARGE_RING_BYTES, or 0 for WIRE_RING_BYTES */
     _Atomic uint64_t lost_memory_records;
     _Atomic uint64_t lost_memory_bytes; /* what the allocations stand for of which no record could be written */
     int64_t inherited_bytes;            /* of the footprint, what a child of fork began with */

@@ -34,11 +34,11 @@ SLOT_FREE, SLOT_CLAIMED, SLOT_LIVE, SLOT_ENDED = range(4)
 
 HEADER = struct.Struct("=QIiiIIIQQQQIIQQQqQQIIQQqQ256s")
 HEADER_NAMES = (
-    "magic version pid parent_pid python_version free_threaded forked start_ns period_ns runtime eval_address state"
-    " control no_slot deaths memory_stride_bytes footprint_bytes peak_bytes peak_ns peak_id ring_bytes lost_memory_records"
+    "magic version pid parent_pid python_version free_threaded forked start_ns period_ns runtime eval_address control"
+    " peak_id no_slot deaths memory_stride_bytes footprint_bytes peak_bytes peak_ns state ring_bytes lost_memory_records"
     " lost_memory_bytes inherited_bytes no_event reason"
 ).split()
-CONTROL_OFFSET = 68
+CONTROL_OFFSET = 64
 SLOT = struct.Struct("=IIQQQQQQQ")
 SLOT_NAMES = "state tid thread_id start_ns start_cpu_ns start_user_us start_system_us end_ns end_cpu_ns".split()
 @dataclass
