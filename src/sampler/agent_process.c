@@ -256,15 +256,17 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
 }
 
 /* It is asked for something, as reading is what tells. */
-static bool has_execed(const struct agent_process *process) {
+bool agent_process_has_execed(const struct agent_process *process) {
     uint8_t byte = 0;
+    if (process->sampled.process == NULL)
+        return false;
     (void)!memory_read(process_memory(process->sampled.process), process->region->facts.runtime, &byte, sizeof byte);
     return process_exec_count(process->sampled.process) != process->exec_count;
 }
 
 bool agent_process_alive(const struct agent_process *process) {
     if (process->sampled.process != NULL)
-        return process_alive(process->sampled.process) && !has_execed(process);
+        return process_alive(process->sampled.process) && !agent_process_has_execed(process);
     /* Who may not be looked at may live; who could not be found does not. */
     return process->hidden && (kill(process->sampled.pid, 0) == 0 || errno != ESRCH);
 }

@@ -50,6 +50,8 @@ enum status agent_process_drain(struct agent_process *process, struct sample_sin
                                 void *scratch, bool is_last, uint64_t now_ns) MUST_USE;
 /* Whether it still lives, and has not become another program, as far as can be told. */
 bool agent_process_alive(const struct agent_process *process);
+/* Whether it is known to have become another program. */
+bool agent_process_has_execed(const struct agent_process *process);
 /* Whether it is still the program that made the region. True when that cannot be told. */
 bool agent_process_is_same(const struct agent_process *process);
 

@@ -310,8 +310,12 @@ static bool is_off(struct agent_session *session, struct agent_process *process)
     return true;
 }
 
-/* A fork that has not exec'd by now is a process of its own. False: it has become a program without the agent. */
+/* A fork that has not exec'd by now is a process of its own. False: it has become a program without the agent, or with
+ * one that is going to tell of itself. */
 static bool is_settled(struct agent_process *process, uint64_t now_ns) {
+    /* Soon: what it uses until that is known is told by nobody. */
+    if (agent_process_has_execed(process))
+        return false;
     if (process->settled || now_ns - process->sampled.start_ns < FORK_GRACE_NS)
         return true;
     process->settled = agent_process_is_same(process);

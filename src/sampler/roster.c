@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "process/process.h"
-#include "wire/region.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +35,6 @@ struct roster_process {
     struct sampled_process *sides[SIDES];
     bool seen[SIDES];
     bool missed;                            /* told of */
-    bool asked;                             /* whether the agent's library is there */
     struct sample_counters counters[SIDES]; /* of those that have ended; a process that execs is one after the other */
     struct sample_counters sum;             /* with those that go on */
     struct roster_thread **threads;
@@ -150,24 +148,12 @@ static enum status add_thread(struct roster_process *process, const struct sampl
                : STATUS_OK;
 }
 
-/* The dynamic linker has loaded the agent before there is a thread of Python's, or will not: what a short process uses
- * need not wait for a region that never comes. */
-static void look_for_library(struct roster_process *process, struct sampled_process *outside) {
-    if (process->asked || process->sides[ROSTER_INSIDE] != NULL || outside->process == NULL)
-        return;
-    process->asked = true;
-    if (process_lacks_library(outside->process, WIRE_AGENT_LIBRARY))
-        outside->company = SAMPLE_COMPANY_NONE;
-}
-
 static enum status thread_started(struct sample_sink *sink, struct sampled_thread *told) {
     struct side *side = side_of(sink);
     struct sample_sink *behind = side->roster->sink;
     struct roster_process *process = told->process->receiver;
     struct roster_thread *thread = find_thread(process, told->native_id, side->index);
     bool is_new = thread == NULL;
-    if (side->index == ROSTER_OUTSIDE)
-        look_for_library(process, told->process);
     if (is_new)
         TRY(add_thread(process, told, &thread));
     thread->sides[side->index] = told;
@@ -192,15 +178,24 @@ static size_t index_of(const struct roster_process *process, const struct roster
     return index;
 }
 
+/* By the agent, as of the first that is the same thread of the system: as long as it is there, and when it was there to
+ * the end. */
 static bool is_told_elsewhere(const struct roster_thread *thread, const struct sampled_thread *told) {
-    return thread->shares && told->process->company == SAMPLE_COMPANY_AGENT;
+    const struct roster_process *process = told->process->receiver;
+    enum sample_company company = told->process->company;
+    return thread->shares &&
+           (company == SAMPLE_COMPANY_AGENT || (company == SAMPLE_COMPANY_UNKNOWN && process->seen[ROSTER_INSIDE]));
 }
 
 /* The agent's clock is exact. What comes when there is no agent any more is added. */
 static void take_cpu(struct roster_thread *thread, const struct sampled_thread *told, int side) {
-    if (side == ROSTER_INSIDE || (!thread->seen[ROSTER_INSIDE] && !is_told_elsewhere(thread, told)))
+    bool is_elsewhere = side == ROSTER_OUTSIDE && is_told_elsewhere(thread, told);
+    if (side == ROSTER_INSIDE || (!thread->seen[ROSTER_INSIDE] && !thread->shares))
         thread->merged.cpu_ns = told->cpu_ns;
-    else if (told->process->company == SAMPLE_COMPANY_NONE && told->cpu_ns >= thread->outside_cpu_ns)
+    else if (is_elsewhere && told->process->company == SAMPLE_COMPANY_AGENT)
+        thread->outside_cpu_ns = told->cpu_ns;
+    else if (!is_elsewhere && (thread->shares || told->process->company == SAMPLE_COMPANY_NONE) &&
+             told->cpu_ns >= thread->outside_cpu_ns)
         thread->merged.cpu_ns = thread->inside_cpu_ns + (told->cpu_ns - thread->outside_cpu_ns);
 }
 
@@ -307,6 +302,7 @@ static void note_company(struct roster_process *process, uint64_t now_ns) {
         outside->company = SAMPLE_COMPANY_AGENT;
     else if (outside->company == SAMPLE_COMPANY_AGENT || process->undecided_ns == 0) {
         outside->company = SAMPLE_COMPANY_UNKNOWN;
+        outside->asked = false;
         process->undecided_ns = now_ns;
     } else if (now_ns > process->undecided_ns && now_ns - process->undecided_ns >= GRACE_NS)
         outside->company = SAMPLE_COMPANY_NONE;
@@ -369,7 +365,6 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
     if (side->index == ROSTER_OUTSIDE) {
         told->company = SAMPLE_COMPANY_UNKNOWN;
         process->undecided_ns = 0;
-        process->asked = false;
     }
     note_company(process, clock_monotonic_ns());
     merge_library(process);

@@ -36,7 +36,7 @@ enum sample_company {
     SAMPLE_COMPANY_NONE, /* there is no agent in it, or none any more */
 };
 
-/* A process that is sampled. `receiver`, `company` and `inside` belong to who receives the samples. */
+/* A process that is sampled. `receiver`, `company`, `asked` and `inside` belong to who receives the samples. */
 struct sampled_process {
     struct process *process; /* NULL: it is gone */
     uint32_t number;         /* from 0, in the order of their discovery */
@@ -52,6 +52,7 @@ struct sampled_process {
     const struct sampled_process *inside;   /* the same process as its agent sees it, which says whether it is paused */
     const struct sample_counters *counters; /* so far, as of the sink's last idle(); NULL: not told before the end */
     enum sample_company company;
+    bool asked;      /* since company is unknown, whether the agent's library is there */
     int wait_status; /* as wait(2) gives it, when it has ended and that is known */
     bool has_status;
     bool free_threaded;

@@ -2,6 +2,7 @@
 #include "cpython/library.h"
 #include "sampler/attach_runtime.h"
 #include "sampler/target_parts.h"
+#include "wire/region.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -403,6 +404,25 @@ static enum status note_pause(struct target *target) {
     return STATUS_OK;
 }
 
+/* The dynamic linker has loaded the agent before there is a thread of Python's, or will not: what a short process uses
+ * need not wait for a region that never comes. Asked anew when an agent is gone: it may have been one of the program
+ * before an exec, or of a fork that became this program. */
+static void look_for_agent(struct target *target) {
+    struct sampled_process *sampled = &target->sampled;
+    remote_addr ignored = 0;
+    if (target->options.mode != SAMPLING_WAIT || sampled->company != SAMPLE_COMPANY_UNKNOWN || sampled->asked ||
+        target->thread_count == 0)
+        return;
+    bool lacks = process_lacks_library(target->process, WIRE_AGENT_LIBRARY);
+    /* What was asked is to be what has these threads, and not another program by now. */
+    if (interp_first(&target->runtime, &ignored) != STATUS_OK ||
+        process_exec_count(target->process) != target->exec_count)
+        return;
+    sampled->asked = true;
+    if (lacks)
+        sampled->company = SAMPLE_COMPANY_NONE;
+}
+
 enum status target_look(struct target *target, uint64_t now_ns) {
     TRY(note_pause(target));
     /* Objects die, and others take their places: what a look reads of them is of its own time. */
@@ -411,5 +431,6 @@ enum status target_look(struct target *target, uint64_t now_ns) {
     TRY(refresh(target, now_ns));
     if (target->lost)
         return STATUS_OK;
+    look_for_agent(target);
     return target->options.blocking ? look_blocking(target, now_ns) : look_at_threads(target, now_ns);
 }

@@ -2,9 +2,13 @@
  * one that it came from waits for its return. What the system tells of the thread is of the one that it runs for. */
 #include "sampler/target_parts.h"
 
-/* Whose state bears the ids of the thread that runs it: before, they are of the one that made the interpreter
- * (Modules/_xxsubinterpretersmodule.c 3.12). */
-static const uint32_t FIRST_VERSION = 0x030d0000;
+/* Whose state bears the ids of the thread that runs it. Before, an interpreter's first state bears those of the thread
+ * that made it, whoever runs it (Modules/_xxsubinterpretersmodule.c 3.12); threads' own are right there, too. */
+static const uint32_t RUNNERS_IDS_VERSION = 0x030d0000;
+
+static bool has_runners_ids(const struct target *target) {
+    return target->sampled.version >= RUNNERS_IDS_VERSION;
+}
 
 static struct target_thread *current_of(struct target_thread *thread) {
     while (thread->stands_by)
@@ -46,20 +50,26 @@ static size_t interp_index(const struct target *target, const struct target_thre
     return index;
 }
 
-/* Most likely it is the newest interpreter that the thread is in. */
+static bool is_newer(const struct target *target, const struct target_thread *thread,
+                     const struct target_thread *other) {
+    return interp_index(target, thread) < interp_index(target, other);
+}
+
+/* Most likely it is the newest interpreter that the thread is in; where another may be in that, the one that it is of.
+ */
 static enum status join(struct target *target, struct target_thread *thread, struct target_thread *other) {
-    bool is_newer = interp_index(target, thread) < interp_index(target, current_of(other));
+    bool wanted = is_newer(target, thread, current_of(other)) == has_runners_ids(target);
     thread->sharer = other->sharer != NULL ? other->sharer : other;
     other->sharer = thread;
     thread->stands_by = true;
-    return is_newer ? make_current(target, thread) : STATUS_OK;
+    return wanted ? make_current(target, thread) : STATUS_OK;
 }
 
 enum status target_find_sharers(struct target *target) {
     struct map by_tid = {0};
     enum status status = STATUS_OK;
     target->shared = false;
-    if (target->interp_count < 2 || target->sampled.version < FIRST_VERSION)
+    if (target->interp_count < 2)
         return STATUS_OK;
     for (size_t i = 0; i < target->thread_count && status == STATUS_OK; i++) {
         struct target_thread *thread = target->threads[i];
@@ -77,12 +87,42 @@ enum status target_find_sharers(struct target *target) {
     return status;
 }
 
+static bool holds_gil(const struct target *target, const struct target_thread *thread) {
+    size_t index = interp_index(target, thread);
+    return index < target->interp_count && target->interps[index].gil_holder == thread->state.address;
+}
+
+/* A thread has begun in the oldest of the interpreters that it is in. */
+static bool is_oldest(const struct target *target, const struct target_thread *thread) {
+    const struct target_thread *other = thread->sharer;
+    while (other != thread && is_newer(target, other, thread))
+        other = other->sharer;
+    return other == thread;
+}
+
+/* Stopped threads were asked before. */
+static bool is_running(const struct target *target, struct target_thread *thread) {
+    enum thread_run_state state = current_of(thread)->run;
+    if (!target->options.blocking && thread->watch != NULL && thread_watch_state(thread->watch, &state) != STATUS_OK)
+        return false;
+    return thread->watch == NULL || state == THREAD_RUNNING;
+}
+
+/* Whether the system's thread is the one that runs it: one that sleeps while the state that bears its ids has the GIL
+ * only made the interpreter. */
+static bool is_run_by_own(const struct target *target, struct target_thread *thread) {
+    if (has_runners_ids(target) || is_oldest(target, thread))
+        return true;
+    struct target_thread *current = current_of(thread);
+    bool is_elsewhere = holds_gil(target, current) && is_newer(target, thread, current);
+    return !is_elsewhere && is_running(target, thread);
+}
+
 /* Who holds a GIL is who its thread runs for, and stays so while it waits without. */
 enum status target_settle_sharers(struct target *target) {
     for (size_t i = 0; target->shared && i < target->thread_count; i++) {
         struct target_thread *thread = target->threads[i];
-        size_t index = thread->stands_by ? interp_index(target, thread) : target->interp_count;
-        if (index < target->interp_count && target->interps[index].gil_holder == thread->state.address)
+        if (thread->stands_by && holds_gil(target, thread) && is_run_by_own(target, thread))
             TRY(make_current(target, thread));
     }
     return STATUS_OK;

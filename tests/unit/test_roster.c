@@ -314,7 +314,10 @@ static void test_the_agent_leaves(void **state) {
     start_thread(sides[ROSTER_OUTSIDE], &seen);
     start_thread(sides[ROSTER_INSIDE], &own);
     end_thread(sides[ROSTER_INSIDE], &own);
+    outside.asked = true;
     end(sides[ROSTER_INSIDE], &inside, 0);
+    assert_int_equal(outside.company, SAMPLE_COMPANY_UNKNOWN);
+    assert_false(outside.asked);
     for (int alone = 0; alone < 2; alone++) {
         const struct sample sample = {.thread = &seen};
         seen.cpu_ns += 10;
@@ -389,6 +392,33 @@ static void test_a_thread_in_two_interpreters(void **state) {
     assert_int_equal(roster_free(roster), STATUS_OK);
 }
 
+/* The agent is the first to tell that it has ended, and told of all that the two used. */
+static void test_a_thread_in_two_interpreters_ends(void **state) {
+    (void)state;
+    struct heard heard;
+    struct sample_sink *sides[2];
+    struct roster *roster = open_roster(&heard, sides);
+    struct sampled_process outside = {.pid = 7}, inside = {.pid = 7};
+    struct sampled_thread seen[2] = {{.process = &outside, .native_id = 8},
+                                     {.process = &outside, .native_id = 8, .interpreter = 1}};
+    struct sampled_thread own = {.process = &inside, .native_id = 8, .cpu_ns = 100};
+    start(sides[ROSTER_OUTSIDE], &outside);
+    start(sides[ROSTER_INSIDE], &inside);
+    start_thread(sides[ROSTER_OUTSIDE], &seen[0]);
+    start_thread(sides[ROSTER_OUTSIDE], &seen[1]);
+    start_thread(sides[ROSTER_INSIDE], &own);
+    end_thread(sides[ROSTER_INSIDE], &own);
+    end(sides[ROSTER_INSIDE], &inside, 0);
+    seen[1].cpu_ns = 90;
+    end_thread(sides[ROSTER_OUTSIDE], &seen[0]);
+    assert_int_equal(heard.last_thread.cpu_ns, 100);
+    end_thread(sides[ROSTER_OUTSIDE], &seen[1]);
+    end(sides[ROSTER_OUTSIDE], &outside, 0);
+    assert_int_equal(roster_free(roster), STATUS_OK);
+    assert_int_equal(heard.ended_threads, 2);
+    assert_int_equal(heard.last_thread.cpu_ns, 0);
+}
+
 /* Ids are used again: of a process that lives on, the end of one before it says nothing. */
 static void test_whose_end_it_was(void **state) {
     (void)state;
@@ -417,6 +447,7 @@ int main(void) {
         cmocka_unit_test(test_the_agent_leaves),
         cmocka_unit_test(test_a_thread_lost_and_found),
         cmocka_unit_test(test_a_thread_in_two_interpreters),
+        cmocka_unit_test(test_a_thread_in_two_interpreters_ends),
         cmocka_unit_test(test_whose_end_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
