@@ -128,7 +128,8 @@ static enum status decode(struct code_cache *cache, const uint8_t *header, struc
     if (layout_has(fields->co_tlbc))
         code->tlbc = load_u64(header + fields->co_tlbc);
     TRY(read_bytecode_extent(cache, header, code));
-    TRY(read_name(cache, load_u64(header + fields->co_name), &code->name));
+    code->name_address = load_u64(header + fields->co_name);
+    TRY(read_name(cache, code->name_address, &code->name));
     TRY(read_name(cache, load_u64(header + fields->co_filename), &code->filename));
     if (layout_has(fields->co_qualname))
         TRY(read_name(cache, load_u64(header + fields->co_qualname), &code->qualname));

@@ -17,6 +17,7 @@ struct code {
     remote_addr address;
     const char *name;
     const char *qualname; /* NULL before 3.11 */
+    remote_addr name_address;
     const char *filename;
     struct linetable lines;
     remote_addr bytecode; /* 3.11+: address of the first instruction; 0 before, where frames count from 0 */
@@ -42,6 +43,10 @@ struct code {
     /* Private: whether they were asked for. */
     bool steps_known;
     bool callee_slots_known;
+    bool mentions_known;
+    /* Private: the addresses of its names and constants, in order; NULL until they are asked for. */
+    const uint64_t *mentions;
+    uint32_t mention_count;
 };
 
 /* The code objects of one runtime. Not thread-safe. */
@@ -100,6 +105,11 @@ static inline struct code_step code_cache_step(struct code_cache *cache, const s
 /* Where a frame of 3.8 to 3.10 has what it calls while its last instruction is at this offset. Read from the bytecode
  * at the first call. */
 struct callee_slot code_cache_callee_slot(struct code_cache *cache, const struct code *code, int32_t instruction_bytes);
+
+/* Whether the code has the name of the other (of a global, an attribute or a variable), or has it among its constants,
+ * as functions inside it are: then it is likely to call it. Names are interned, so the same name is the same object.
+ * Read at the first call. 3.11 and later. */
+bool code_cache_mentions(struct code_cache *cache, const struct code *code, const struct code *other);
 
 /* linetable_lookup in the code's table, with the last answer remembered: the threads of a pool stand at the same
  * places. `code` comes from a cache. */

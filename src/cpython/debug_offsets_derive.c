@@ -75,16 +75,19 @@ static enum status derive_frame(struct layout *layout, struct error *error) {
                    error);
 }
 
-/* Include/cpython/code.h: co_flags, co_argcount, co_posonlyargcount, co_kwonlyargcount, co_stacksize, co_firstlineno,
- * co_nlocalsplus, co_framesize, co_nlocals, co_ncellvars, co_nfreevars, co_version (all int), co_localsplusnames; and
- * at the end _co_firsttraceable (int), co_extra, co_tlbc (3.14+, free-threaded), co_code_adaptive. */
+/* Include/cpython/code.h: co_consts, co_names, co_exceptiontable, co_flags, co_argcount, co_posonlyargcount,
+ * co_kwonlyargcount, co_stacksize, co_firstlineno, co_nlocalsplus, co_framesize, co_nlocals, co_ncellvars,
+ * co_nfreevars, co_version (all int), co_localsplusnames; and at the end _co_firsttraceable (int), co_extra, co_tlbc
+ * (3.14+, free-threaded), co_code_adaptive. */
 static enum status derive_code(struct layout *layout, struct error *error) {
     struct layout_code *code = &layout->code;
-    TRY(require(code->co_argcount >= layout->object.var_size + INT &&
+    TRY(require(code->co_argcount == layout->object.var_size + 3 * WORD + INT &&
                     code->co_firstlineno == code->co_argcount + 4 * INT &&
                     code->co_localsplusnames == code->co_firstlineno + 7 * INT,
                 "the code object's numbers are not where they were", error));
     code->co_flags = code->co_argcount - INT;
+    code->co_names = code->co_flags - 2 * WORD;
+    code->co_consts = code->co_flags - 3 * WORD;
     code->co_posonlyargcount = code->co_argcount + INT;
     code->co_kwonlyargcount = code->co_argcount + 2 * INT;
     code->co_stacksize = code->co_argcount + 3 * INT;

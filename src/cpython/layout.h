@@ -127,7 +127,9 @@ struct layout_frame {
 
 /* PyCodeObject */
 struct layout_code {
-    layout_offset size; /* sizeof(PyCodeObject); from 3.11 on it ends just behind where the bytecode begins */
+    layout_offset size;      /* sizeof(PyCodeObject); from 3.11 on it ends just behind where the bytecode begins */
+    layout_offset co_consts; /* 3.11+ */
+    layout_offset co_names;  /* 3.11+ */
     layout_offset co_flags;
     layout_offset co_argcount;
     layout_offset co_posonlyargcount;

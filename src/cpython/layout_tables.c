@@ -31,11 +31,12 @@
         .f_builtins = NONE, .f_locals = NONE, .frame_obj = NONE, .instr_ptr = NONE, .stacktop = NONE, \
         .stackpointer = NONE, .return_offset = NONE, .tlbc_index = NONE, .owner = NONE, .is_entry = NONE, \
         .localsplus = NONE}, \
-    .code = {.size = 176, .co_flags = 36, .co_argcount = 16, .co_posonlyargcount = 20, .co_kwonlyargcount = 24, \
-        .co_stacksize = 32, .co_firstlineno = 40, .co_nlocals = 28, .co_nlocalsplus = NONE, .co_framesize = NONE, \
-        .co_localsplusnames = NONE, .co_localspluskinds = NONE, .co_varnames = 72, .co_freevars = 80, \
-        .co_cellvars = 88, .co_filename = 104, .co_name = 112, .co_qualname = NONE, .co_linetable = 120, \
-        .co_firsttraceable = NONE, .co_code = 48, .co_code_adaptive = NONE, .co_tlbc = NONE}, \
+    .code = {.size = 176, .co_consts = NONE, .co_names = NONE, .co_flags = 36, .co_argcount = 16, \
+        .co_posonlyargcount = 20, .co_kwonlyargcount = 24, .co_stacksize = 32, .co_firstlineno = 40, .co_nlocals = 28, \
+        .co_nlocalsplus = NONE, .co_framesize = NONE, .co_localsplusnames = NONE, .co_localspluskinds = NONE, \
+        .co_varnames = 72, .co_freevars = 80, .co_cellvars = 88, .co_filename = 104, .co_name = 112, \
+        .co_qualname = NONE, .co_linetable = 120, .co_firsttraceable = NONE, .co_code = 48, .co_code_adaptive = NONE, \
+        .co_tlbc = NONE}, \
     .object = {.size = 16, .ob_type = 8, .ob_size = 16, .var_size = 24, .gc_head = 16}, \
     .type = {.size = 416, .tp_name = 24, .tp_basicsize = 32, .tp_itemsize = 40, .tp_flags = 168, .tp_base = 256, \
         .tp_dict = 264, .tp_dictoffset = 288, .ht_name = 848, .ht_qualname = 864, .ht_cached_keys = 872}, \
@@ -85,11 +86,12 @@
         .f_builtins = NONE, .f_locals = NONE, .frame_obj = NONE, .instr_ptr = NONE, .stacktop = NONE, \
         .stackpointer = NONE, .return_offset = NONE, .tlbc_index = NONE, .owner = NONE, .is_entry = NONE, \
         .localsplus = NONE}, \
-    .code = {.size = 176, .co_flags = 36, .co_argcount = 16, .co_posonlyargcount = 20, .co_kwonlyargcount = 24, \
-        .co_stacksize = 32, .co_firstlineno = 40, .co_nlocals = 28, .co_nlocalsplus = NONE, .co_framesize = NONE, \
-        .co_localsplusnames = NONE, .co_localspluskinds = NONE, .co_varnames = 72, .co_freevars = 80, \
-        .co_cellvars = 88, .co_filename = 104, .co_name = 112, .co_qualname = NONE, .co_linetable = 120, \
-        .co_firsttraceable = NONE, .co_code = 48, .co_code_adaptive = NONE, .co_tlbc = NONE}, \
+    .code = {.size = 176, .co_consts = NONE, .co_names = NONE, .co_flags = 36, .co_argcount = 16, \
+        .co_posonlyargcount = 20, .co_kwonlyargcount = 24, .co_stacksize = 32, .co_firstlineno = 40, .co_nlocals = 28, \
+        .co_nlocalsplus = NONE, .co_framesize = NONE, .co_localsplusnames = NONE, .co_localspluskinds = NONE, \
+        .co_varnames = 72, .co_freevars = 80, .co_cellvars = 88, .co_filename = 104, .co_name = 112, \
+        .co_qualname = NONE, .co_linetable = 120, .co_firsttraceable = NONE, .co_code = 48, .co_code_adaptive = NONE, \
+        .co_tlbc = NONE}, \
     .object = {.size = 16, .ob_type = 8, .ob_size = 16, .var_size = 24, .gc_head = 16}, \
     .type = {.size = 408, .tp_name = 24, .tp_basicsize = 32, .tp_itemsize = 40, .tp_flags = 168, .tp_base = 256, \
         .tp_dict = 264, .tp_dictoffset = 288, .ht_name = 840, .ht_qualname = 856, .ht_cached_keys = 864}, \
@@ -139,11 +141,12 @@
         .f_builtins = NONE, .f_locals = NONE, .frame_obj = NONE, .instr_ptr = NONE, .stacktop = NONE, \
         .stackpointer = NONE, .return_offset = NONE, .tlbc_index = NONE, .owner = NONE, .is_entry = NONE, \
         .localsplus = NONE}, \
-    .code = {.size = 176, .co_flags = 36, .co_argcount = 16, .co_posonlyargcount = 20, .co_kwonlyargcount = 24, \
-        .co_stacksize = 32, .co_firstlineno = 40, .co_nlocals = 28, .co_nlocalsplus = NONE, .co_framesize = NONE, \
-        .co_localsplusnames = NONE, .co_localspluskinds = NONE, .co_varnames = 72, .co_freevars = 80, \
-        .co_cellvars = 88, .co_filename = 104, .co_name = 112, .co_qualname = NONE, .co_linetable = 120, \
-        .co_firsttraceable = NONE, .co_code = 48, .co_code_adaptive = NONE, .co_tlbc = NONE}, \
+    .code = {.size = 176, .co_consts = NONE, .co_names = NONE, .co_flags = 36, .co_argcount = 16, \
+        .co_posonlyargcount = 20, .co_kwonlyargcount = 24, .co_stacksize = 32, .co_firstlineno = 40, .co_nlocals = 28, \
+        .co_nlocalsplus = NONE, .co_framesize = NONE, .co_localsplusnames = NONE, .co_localspluskinds = NONE, \
+        .co_varnames = 72, .co_freevars = 80, .co_cellvars = 88, .co_filename = 104, .co_name = 112, \
+        .co_qualname = NONE, .co_linetable = 120, .co_firsttraceable = NONE, .co_code = 48, .co_code_adaptive = NONE, \
+        .co_tlbc = NONE}, \
     .object = {.size = 16, .ob_type = 8, .ob_size = 16, .var_size = 24, .gc_head = 16}, \
     .type = {.size = 408, .tp_name = 24, .tp_basicsize = 32, .tp_itemsize = 40, .tp_flags = 168, .tp_base = 256, \
         .tp_dict = 264, .tp_dictoffset = 288, .ht_name = 848, .ht_qualname = 864, .ht_cached_keys = 872}, \
@@ -192,11 +195,12 @@
     .frame = {.size = 80, .previous = 48, .f_executable = 32, .f_funcobj = 0, .f_globals = 8, .f_builtins = 16, \
         .f_locals = 24, .frame_obj = 40, .instr_ptr = 56, .stacktop = 64, .stackpointer = NONE, .return_offset = NONE, \
         .tlbc_index = NONE, .owner = 69, .is_entry = 68, .localsplus = 72}, \
-    .code = {.size = 192, .co_flags = 48, .co_argcount = 56, .co_posonlyargcount = 60, .co_kwonlyargcount = 64, \
-        .co_stacksize = 68, .co_firstlineno = 72, .co_nlocals = 80, .co_nlocalsplus = 76, .co_framesize = NONE, \
-        .co_localsplusnames = 96, .co_localspluskinds = 104, .co_varnames = NONE, .co_freevars = NONE, \
-        .co_cellvars = NONE, .co_filename = 112, .co_name = 120, .co_qualname = 128, .co_linetable = 136, \
-        .co_firsttraceable = 168, .co_code = NONE, .co_code_adaptive = 184, .co_tlbc = NONE}, \
+    .code = {.size = 192, .co_consts = 24, .co_names = 32, .co_flags = 48, .co_argcount = 56, \
+        .co_posonlyargcount = 60, .co_kwonlyargcount = 64, .co_stacksize = 68, .co_firstlineno = 72, .co_nlocals = 80, \
+        .co_nlocalsplus = 76, .co_framesize = NONE, .co_localsplusnames = 96, .co_localspluskinds = 104, \
+        .co_varnames = NONE, .co_freevars = NONE, .co_cellvars = NONE, .co_filename = 112, .co_name = 120, \
+        .co_qualname = 128, .co_linetable = 136, .co_firsttraceable = 168, .co_code = NONE, .co_code_adaptive = 184, \
+        .co_tlbc = NONE}, \
     .object = {.size = 16, .ob_type = 8, .ob_size = 16, .var_size = 24, .gc_head = 16}, \
     .type = {.size = 408, .tp_name = 24, .tp_basicsize = 32, .tp_itemsize = 40, .tp_flags = 168, .tp_base = 256, \
         .tp_dict = 264, .tp_dictoffset = 288, .ht_name = 848, .ht_qualname = 864, .ht_cached_keys = 872}, \
@@ -241,11 +245,12 @@
     .frame = {.size = 80, .previous = 8, .f_executable = 0, .f_funcobj = 16, .f_globals = 24, .f_builtins = 32, \
         .f_locals = 40, .frame_obj = 48, .instr_ptr = 56, .stacktop = 64, .stackpointer = NONE, .return_offset = 68, \
         .tlbc_index = NONE, .owner = 70, .is_entry = NONE, .localsplus = 72}, \
-    .code = {.size = 200, .co_flags = 48, .co_argcount = 52, .co_posonlyargcount = 56, .co_kwonlyargcount = 60, \
-        .co_stacksize = 64, .co_firstlineno = 68, .co_nlocals = 80, .co_nlocalsplus = 72, .co_framesize = 76, \
-        .co_localsplusnames = 96, .co_localspluskinds = 104, .co_varnames = NONE, .co_freevars = NONE, \
-        .co_cellvars = NONE, .co_filename = 112, .co_name = 120, .co_qualname = 128, .co_linetable = 136, \
-        .co_firsttraceable = 176, .co_code = NONE, .co_code_adaptive = 192, .co_tlbc = NONE}, \
+    .code = {.size = 200, .co_consts = 24, .co_names = 32, .co_flags = 48, .co_argcount = 52, \
+        .co_posonlyargcount = 56, .co_kwonlyargcount = 60, .co_stacksize = 64, .co_firstlineno = 68, .co_nlocals = 80, \
+        .co_nlocalsplus = 72, .co_framesize = 76, .co_localsplusnames = 96, .co_localspluskinds = 104, \
+        .co_varnames = NONE, .co_freevars = NONE, .co_cellvars = NONE, .co_filename = 112, .co_name = 120, \
+        .co_qualname = 128, .co_linetable = 136, .co_firsttraceable = 176, .co_code = NONE, .co_code_adaptive = 192, \
+        .co_tlbc = NONE}, \
     .object = {.size = 16, .ob_type = 8, .ob_size = 16, .var_size = 24, .gc_head = 16}, \
     .type = {.size = 416, .tp_name = 24, .tp_basicsize = 32, .tp_itemsize = 40, .tp_flags = 168, .tp_base = 256, \
         .tp_dict = 264, .tp_dictoffset = 288, .ht_name = 856, .ht_qualname = 872, .ht_cached_keys = 880}, \

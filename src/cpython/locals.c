@@ -4,6 +4,7 @@
 #include "cpython/dict.h"
 #include "cpython/repr.h"
 #include "cpython/str.h"
+#include "cpython/tuple.h"
 #include "cpython/type.h"
 
 #include <stdlib.h>
@@ -56,27 +57,6 @@ static remote_addr open_cell(struct runtime *runtime, remote_addr value) {
     if (memory_read_u64(runtime->objects, value + runtime->layout.cell.ob_ref, &content) != STATUS_OK)
         return 0;
     return content;
-}
-
-static enum status read_tuple(struct runtime *runtime, remote_addr tuple, uint64_t **items, size_t *count) {
-    const struct layout *layout = &runtime->layout;
-    uint64_t size = 0;
-    *items = NULL;
-    *count = 0;
-    TRY(memory_read_u64(runtime->objects, tuple + layout->object.ob_size, &size));
-    if (size > MAX_VARIABLES)
-        return STATUS_TORN;
-    uint64_t *copy = calloc((size_t)size + 1, SLOT_BYTES);
-    if (copy == NULL)
-        return STATUS_FAILED;
-    enum status status = memory_read(runtime->objects, tuple + layout->tuple.ob_item, copy, (size_t)size * SLOT_BYTES);
-    if (status != STATUS_OK) {
-        free(copy);
-        return status;
-    }
-    *items = copy;
-    *count = (size_t)size;
-    return STATUS_OK;
 }
 
 static enum status read_code_field(const struct walk *walk, layout_offset offset, remote_addr *value) {
@@ -135,7 +115,7 @@ static enum status visit_localsplus(struct walk *walk) {
     uint64_t *slots = NULL;
     TRY(read_code_field(walk, layout->code.co_localsplusnames, &names_tuple));
     TRY(read_code_field(walk, layout->code.co_localspluskinds, &kinds_bytes));
-    TRY(read_tuple(walk->runtime, names_tuple, &walk->names, &walk->count));
+    TRY(tuple_read(walk->runtime, names_tuple, MAX_VARIABLES, &walk->names, &walk->count));
     enum status status = STATUS_FAILED;
     uint8_t *kinds = malloc(walk->count + 1);
     if (kinds == NULL)
@@ -172,7 +152,7 @@ static enum status visit_frame_object(struct walk *walk) {
         size_t count = 0;
         status = read_code_field(walk, fields[group], &tuple);
         if (status == STATUS_OK)
-            status = read_tuple(walk->runtime, tuple, &names, &count);
+            status = tuple_read(walk->runtime, tuple, MAX_VARIABLES, &names, &count);
         if (status == STATUS_OK)
             status = read_slots(walk, layout->frame_object.f_localsplus + (layout_offset)(first * SLOT_BYTES), count,
                                 &slots);

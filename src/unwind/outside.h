@@ -1,13 +1,14 @@
 /* Frames outside of the chunks of the data stack: generators, coroutines, and what the interpreter puts on the C stack.
- * Private to the walk: outside_frames.c reads them, outside_rules.c says what can have run what, outside_judge.c what
- * can be believed of it, outside_walk.c (walk.h's outside_*) puts it together. */
+ * Private to the walk: outside_frames.c reads them, outside_rules.c says what can have run what, outside_timing.c what
+ * can be of two calls, outside_judge.c what can be believed of it, outside_walk.c (walk.h's outside_*) puts it
+ * together. */
 #ifndef STROBE_UNWIND_OUTSIDE_H
 #define STROBE_UNWIND_OUTSIDE_H
 
 #include "unwind/walk.h"
 
 /* The frame at the address as it was read for this look; NULL when it was not. */
-const struct outside_frame *outside_find(const struct stack_tracker *tracker, remote_addr address);
+struct outside_frame *outside_find(const struct stack_tracker *tracker, remote_addr address);
 /* A frame outside of the chunk: read along with the copy, or on its own: *late is set. */
 enum status outside_read(const struct walk *walk, remote_addr address, struct frame *frame, uint64_t *executable,
                          bool *late) MUST_USE;
@@ -21,6 +22,10 @@ bool outside_still_waits(const struct walk *walk);
 bool outside_waits_now(struct walk *walk);
 /* Whether the top had not changed at all by then. */
 bool outside_is_unchanged(const struct walk *walk);
+
+/* Reads the frames from `first` on once more, between two reads of the top: whether they are still what it runs. They
+ * are then as they were in between. */
+bool outside_confirm(struct walk *walk, size_t first, const struct tracked_frame *callee);
 
 /* Whether the last of the frames so far, a generator, can have called the callee, which has these bytes. */
 bool outside_may_have_called(const struct walk *walk, const struct tracked_frame *callee, const uint8_t *bytes);
@@ -47,6 +52,15 @@ uint32_t outside_key(const struct walk *walk, const struct tracked_frame *callee
 /* Describes the frames from `first` on as the links of a call. */
 struct seen_call outside_describe(const struct walk *walk, size_t first, const struct tracked_frame *callee,
                                   struct call_link links[SEEN_CALLS_MAX_LINKS]);
+/* Counts what the top does that runs frames outside; `late`: not all of them were read along. */
+void outside_count_run(const struct walk *walk, bool late);
+/* Whether, for all that timing tells, what the frames outside are and what the top is can be of two calls: what the top
+ * runs is mostly over when it has been read, and others run theirs where the top is. */
+bool outside_can_be_of_another(const struct walk *walk);
+
+/* The same, and not each of the links of the call is mentioned by what runs it (code_cache_mentions). */
+bool outside_is_doubtful(const struct walk *walk, const struct seen_call *call);
+
 /* Whether, for all that is known, it is to be noted what was seen above a top that still waits. In between it may have
  * gone away and come back. What has not changed at all has hardly; but where looks are slow, hardly any top has not
  * changed at all. */

@@ -10,7 +10,7 @@ enum {
     MAX_SPARE = 6,
 };
 
-const struct outside_frame *outside_find(const struct stack_tracker *tracker, remote_addr address) {
+struct outside_frame *outside_find(const struct stack_tracker *tracker, remote_addr address) {
     for (size_t i = 0; i < tracker->outside_count; i++)
         if (tracker->outside[i].place.address == address && tracker->outside[i].read)
             return &tracker->outside[i];
@@ -58,14 +58,18 @@ static enum status read_late(const struct walk *walk, struct outside_frame *own)
 enum status outside_read(const struct walk *walk, remote_addr address, struct frame *frame, uint64_t *executable,
                          bool *late) {
     struct stack_tracker *tracker = walk->tracker;
-    struct outside_frame own = {.place = {.address = address, .size_bytes = sizeof own.bytes}, .read = true};
-    const struct outside_frame *known = outside_find(tracker, address);
+    struct outside_frame own = {
+        .place = {.address = address, .size_bytes = sizeof own.bytes}, .read = true, .met = true};
+    struct outside_frame *known = outside_find(tracker, address);
     const uint8_t *bytes = known != NULL ? known->bytes : own.bytes;
+    if (known != NULL)
+        known->met = true;
     if (known == NULL && read_late(walk, &own) != STATUS_OK) {
         own.place.size_bytes = frame_head_size(walk->layout);
         TRY(read_late(walk, &own));
     }
-    *late = *late || known == NULL;
+    /* Who ran it is read before what only may have come back. */
+    *late = *late || known == NULL || known >= tracker->outside + tracker->outside_likely;
     if (known == NULL && tracker->outside_count < TRACKER_MAX_OUTSIDE)
         TRY(stack_tracker_add_outside(tracker, &own));
     *executable = load_u64(bytes + walk->layout->frame.f_executable);
@@ -122,21 +126,25 @@ static void predict_again(struct stack_tracker *tracker, size_t index) {
         (void)outside_runner_place(tracker, &frames[index]);
 }
 
-/* What was read along at one of the last looks and is not on the stack now: generators come and go, and mostly come
- * back to the same addresses. Those that could not be read along are as good, save where addresses are not used again
- * soon. */
-static size_t list_spare(const struct stack_tracker *tracker, struct outside_frame_place *places, size_t count) {
+static bool is_listed(const struct outside_frame_place *places, size_t count, remote_addr address) {
+    for (size_t i = 0; i < count; i++)
+        if (places[i].address == address)
+            return true;
+    return false;
+}
+
+/* What was read at one of the last looks and is not on the stack now: generators come and go, and mostly come back to
+ * the same addresses. Those that could not be read along are as good, save where addresses are not used again soon.
+ * `met`: what was come across at this look. */
+static size_t list_spare(const struct stack_tracker *tracker, bool met, struct outside_frame_place *places,
+                         size_t count) {
     size_t listed = tracker->runtime->layout.free_threaded ? tracker->outside_planned : tracker->outside_count;
-    size_t on_stack = count;
     for (size_t i = 0; i < listed && count < MAX_SPARE; i++) {
-        const struct outside_frame_place *place = &tracker->outside[i].place;
-        bool is_listed = place->idle_looks >= IDLE_LOOKS;
-        for (size_t k = 0; k < on_stack && !is_listed; k++)
-            is_listed = places[k].address == place->address;
-        if (is_listed)
-            continue;
-        places[count] = *place;
-        places[count++].idle_looks++;
+        struct outside_frame_place place = tracker->outside[i].place;
+        place.idle_looks = tracker->outside[i].met ? 0 : place.idle_looks + 1;
+        if (tracker->outside[i].met == met && place.idle_looks <= IDLE_LOOKS &&
+            !is_listed(places, count, place.address))
+            places[count++] = place;
     }
     return count;
 }
@@ -156,7 +164,8 @@ enum status outside_predict(struct stack_tracker *tracker, size_t same) {
     for (size_t i = same; i < stack->count; i++)
         if (count > 0 && stack->frames[i].end == 0 && !stack->frames[i].assumed)
             predict_again(tracker, i);
-    count = list_spare(tracker, places, count);
+    tracker->outside_likely = count = list_spare(tracker, true, places, count);
+    count = list_spare(tracker, false, places, count);
     tracker->outside_count = 0;
     for (size_t i = 0; i < count; i++)
         TRY(stack_tracker_add_outside(tracker, &(struct outside_frame){.place = places[i]}));

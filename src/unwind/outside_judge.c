@@ -22,8 +22,13 @@ struct seen_call outside_describe(const struct walk *walk, size_t first, const s
                                   struct call_link links[SEEN_CALLS_MAX_LINKS]) {
     const struct tracked_frame *frames = walk->tracker->stack.frames;
     size_t count = walk->count - first;
-    for (size_t i = 0; i < count && i < SEEN_CALLS_MAX_LINKS; i++)
-        links[i] = (struct call_link){frames[first + i].code, frames[first + i].instruction_bytes};
+    const struct code *caller = walk->top != SIZE_MAX ? frames[walk->top].code : NULL;
+    for (size_t i = 0; i < count && i < SEEN_CALLS_MAX_LINKS; i++) {
+        const struct code *code = frames[first + i].code;
+        bool named = caller != NULL && code != NULL && code_cache_mentions(walk->tracker->codes, caller, code);
+        links[i] = (struct call_link){code, frames[first + i].instruction_bytes, named};
+        caller = code != NULL ? code : caller;
+    }
     return (struct seen_call){.key = outside_key(walk, callee),
                               .instruction_bytes = outside_site(walk),
                               .link_count = (uint32_t)count,
@@ -44,6 +49,18 @@ bool outside_is_noteworthy(const struct walk *walk) {
         tracker->waits_unchanged /= 2;
     }
     return unchanged || tracker->waits_unchanged * FEW_UNCHANGED < tracker->waits;
+}
+
+/* Whether each of the links is mentioned by what runs it. */
+static bool are_all_named(const struct seen_call *call) {
+    for (uint32_t i = 0; i < call->link_count && i < SEEN_CALLS_MAX_LINKS; i++)
+        if (!call->links[i].named && call->links[i].code != NULL)
+            return false;
+    return true;
+}
+
+bool outside_is_doubtful(const struct walk *walk, const struct seen_call *call) {
+    return !walk->tracker->paused && !are_all_named(call) && outside_can_be_of_another(walk);
 }
 
 /* What is held of the frames outside between the top and this callee. */
@@ -86,9 +103,14 @@ static bool ran_them(const struct walk *walk, size_t first, bool late, bool has_
 enum status outside_judge(struct walk *walk, size_t first, bool late, const struct tracked_frame *callee) {
     struct stack_tracker *tracker = walk->tracker;
     struct call_link links[SEEN_CALLS_MAX_LINKS];
+    if (late && walk->top != SIZE_MAX && !tracker->paused)
+        late = !outside_confirm(walk, first, callee);
     struct seen_call call = outside_describe(walk, first, callee, links);
-    bool sure = ran_them(walk, first, late, callee != NULL),
-         known = seen_calls_knows(walk_calls(walk), &call, callee != NULL);
+    outside_count_run(walk, late);
+    bool strange =
+        outside_is_doubtful(walk, &call) || (!tracker->paused && seen_calls_is_outdone(walk_calls(walk), &call));
+    bool sure = !strange && ran_them(walk, first, late, callee != NULL),
+         known = !strange && seen_calls_knows(walk_calls(walk), &call, callee != NULL);
     /* With a callee the chunks themselves say which frame called it. */
     if (sure && (callee != NULL ? !tracker->slow : outside_is_noteworthy(walk)))
         seen_calls_note(walk_calls(walk), &call, callee != NULL);
@@ -102,7 +124,8 @@ enum status outside_judge(struct walk *walk, size_t first, bool late, const stru
     enum status status = STATUS_NOT_FOUND;
     /* Below the outermost frame of a chunk nothing comes and goes while that is there. What is too much to be read
      * along or never twice at one address is mostly late. */
-    if (sure ? !late || walk->top == SIZE_MAX : callee != NULL && tracker->insistent && outside_still_waits(walk))
+    if (!strange &&
+        (sure ? !late || walk->top == SIZE_MAX : callee != NULL && tracker->insistent && outside_still_waits(walk)))
         status = check_often(walk, callee);
     else if (seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, 0) == NULL)
         status = STATUS_TORN;

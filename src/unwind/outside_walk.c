@@ -46,8 +46,10 @@ static enum status put_outside(struct walk *walk, remote_addr address, bool *lat
     return STATUS_OK;
 }
 
-/* Adds the links of a call that was seen before. */
+/* Adds the links of a call that was seen before. STATUS_NOT_FOUND: none was, or it was believed too soon. */
 static enum status put_seen(struct walk *walk, const struct seen_call *call) {
+    if (call == NULL || outside_is_doubtful(walk, call))
+        return STATUS_NOT_FOUND;
     if (walk->top != SIZE_MAX && call->instruction_bytes != outside_site(walk))
         walk_assume_site(walk, call->instruction_bytes);
     for (size_t i = 0; i < call->link_count; i++) {
@@ -84,7 +86,8 @@ enum status outside_link(struct walk *walk, remote_addr address, const struct tr
         return status;
     const struct seen_call *call =
         seen_calls_recall(walk_calls(walk), outside_key(walk, callee), outside_site(walk), true, walk_random(walk));
-    return call != NULL ? put_seen(walk, call) : STATUS_TORN;
+    status = put_seen(walk, call);
+    return status == STATUS_NOT_FOUND ? STATUS_TORN : status;
 }
 
 /* Whether the chunk's innermost frame may be running a generator: what it runs is then not in the chunk. */
@@ -137,7 +140,7 @@ static enum status climb_generators(struct walk *walk, remote_addr generator) {
     walk->count = first;
     const struct seen_call *seen =
         seen_calls_recall_at(walk_calls(walk), outside_key(walk, NULL), outside_site(walk), true, walk_random(walk));
-    return seen != NULL ? put_seen(walk, seen) : STATUS_NOT_FOUND;
+    return put_seen(walk, seen);
 }
 
 /* Whether a generator has been left: up to 3.13 the extent of its stack is saved then, and when it enters another
@@ -148,11 +151,11 @@ static bool is_suspended(const struct walk *walk, const struct tracked_frame *ge
 }
 
 /* The frame outside of the chunks that was read along and was called by the innermost frame so far. */
-static enum status put_read_along(struct walk *walk) {
-    const struct stack_tracker *tracker = walk->tracker;
+static enum status put_read_along(struct walk *walk, bool *late) {
+    struct stack_tracker *tracker = walk->tracker;
     remote_addr below = walk->count > 0 ? tracker->stack.frames[walk->count - 1].address : 0;
     for (size_t i = 0; i < tracker->outside_count; i++) {
-        const struct outside_frame *outside = &tracker->outside[i];
+        struct outside_frame *outside = &tracker->outside[i];
         struct frame frame;
         struct tracked_frame tracked;
         if (!outside->read || frame_decode(walk->layout, outside->place.address, outside->bytes, &frame) != STATUS_OK ||
@@ -160,8 +163,11 @@ static enum status put_read_along(struct walk *walk) {
             continue;
         uint64_t executable = load_u64(outside->bytes + walk->layout->frame.f_executable);
         enum status status = walk_resolve(walk, &frame, executable, &tracked);
-        if (status != STATUS_TORN && !is_suspended(walk, &tracked, outside->bytes))
-            return status == STATUS_OK ? walk_put(walk, &tracked, NULL) : status;
+        if (status == STATUS_TORN || is_suspended(walk, &tracked, outside->bytes))
+            continue;
+        outside->met = true;
+        *late = *late || i >= tracker->outside_likely;
+        return status == STATUS_OK ? walk_put(walk, &tracked, NULL) : status;
     }
     return STATUS_NOT_FOUND;
 }
@@ -174,8 +180,6 @@ static enum status prolong(struct walk *walk, size_t first) {
     const struct seen_call *seen = seen_calls_recall_longer(walk_calls(walk), &call, walk_random(walk));
     bool sure = outside_still_waits(walk);
     walk->count = first;
-    if (seen == NULL)
-        return STATUS_NOT_FOUND;
     TRY(put_seen(walk, seen));
     if (sure && outside_is_noteworthy(walk))
         seen_calls_note(walk_calls(walk), seen, false);
@@ -185,9 +189,10 @@ static enum status prolong(struct walk *walk, size_t first) {
 /* What was read along of the frames that run above the top. They were read before the thread state was. */
 static enum status climb_read_along(struct walk *walk) {
     size_t first = walk->count;
+    bool late = false;
     enum status status = STATUS_OK;
     for (size_t hops = 0; hops < TRACKER_MAX_OUTSIDE && status == STATUS_OK; hops++)
-        status = put_read_along(walk);
+        status = put_read_along(walk, &late);
     if (status == STATUS_FAILED || status == STATUS_NO_PROCESS)
         return status;
     /* What the interpreter has on the C stack stays there when it has returned. */
@@ -201,10 +206,9 @@ static enum status climb_read_along(struct walk *walk) {
     }
     remote_addr generator = iterated_by_last(walk);
     if (generator == 0)
-        return outside_judge(walk, first, false, NULL);
+        return outside_judge(walk, first, late, NULL);
     /* It is to be read along. */
     struct frame frame;
-    bool late = false;
     (void)!outside_read(walk, generator, &frame, &(uint64_t){0}, &late);
     return prolong(walk, first);
 }
@@ -297,7 +301,8 @@ enum status outside_climb(struct walk *walk) {
     bool linked = walk->layout->free_threaded && !runs_alone(walk);
     const struct seen_call *seen =
         seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, linked, walk_random(walk));
-    if (seen != NULL)
-        return put_seen(walk, seen);
+    status = put_seen(walk, seen);
+    if (status != STATUS_NOT_FOUND)
+        return status;
     return may_run_generator(walk) ? STATUS_TORN : STATUS_OK;
 }

@@ -127,12 +127,29 @@ static uint32_t count_branch(const struct seen_call *set, const struct seen_call
     return times;
 }
 
+/* Whether the one goes on at `depth` like the other, but runs there what is named, which the other does not. */
+static bool outdoes(const struct seen_call *one, const struct seen_call *other, uint32_t depth) {
+    return same_beginning(one, other, depth) && one->link_count > depth && one->links[depth].named &&
+           !other->links[depth].named;
+}
+
+bool seen_calls_is_outdone(const struct seen_calls *seen, const struct seen_call *call) {
+    const struct seen_call *set = seen->calls != NULL ? set_of(seen, call->key) : NULL;
+    for (size_t i = 0; set != NULL && i < WAYS; i++)
+        for (uint32_t depth = 0; depth < call->link_count; depth++)
+            if (outdoes(&set[i], call, depth))
+                return true;
+    return false;
+}
+
 /* Whether there is nothing in the link at `depth` that was seen so much more often, after the same beginning, that this
  * may be put together of two calls. */
 static bool is_branch_trusted(const struct seen_call *set, const struct seen_call *call, uint32_t depth) {
     uint32_t own = count_branch(set, call, depth), all = 0, most = own;
     for (size_t i = 0; i < WAYS; i++) {
-        if (!same_beginning(&set[i], call, depth) || set[i].link_count <= depth)
+        if (outdoes(&set[i], call, depth))
+            return false;
+        if (!same_beginning(&set[i], call, depth) || set[i].link_count <= depth || outdoes(call, &set[i], depth))
             continue;
         all += set[i].times;
         uint32_t times = set[i].links[depth].code != call->links[depth].code ? count_branch(set, &set[i], depth) : own;

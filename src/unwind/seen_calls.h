@@ -10,6 +10,7 @@
 struct call_link {
     const struct code *code; /* NULL for a boundary frame */
     int32_t instruction_bytes;
+    bool named; /* what runs it mentions it (code_cache_mentions): what is not named is hardly ever seen beside it */
 };
 
 struct seen_call {
@@ -43,6 +44,9 @@ uint32_t seen_calls_path(uint32_t key, int32_t instruction_bytes);
 void seen_calls_note(struct seen_calls *seen, const struct seen_call *call, bool has_callee);
 /* Whether that call was seen more than once, and not just now and then among others with its key. */
 bool seen_calls_knows(const struct seen_calls *seen, const struct seen_call *call, bool has_callee);
+
+/* Whether another with its key was seen in which what runs is named where in this one it is not. */
+bool seen_calls_is_outdone(const struct seen_calls *seen, const struct seen_call *call);
 
 /* Whether other calls with its key were seen often, and that one only now and then. */
 bool seen_calls_is_rare(const struct seen_calls *seen, const struct seen_call *call);

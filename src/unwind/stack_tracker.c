@@ -57,6 +57,7 @@ static void clear_frames(struct stack_tracker *tracker) {
 static void clear_stack(struct stack_tracker *tracker) {
     clear_frames(tracker);
     tracker->outside_count = 0;
+    tracker->outside_likely = 0;
     tracker->outside_planned = 0;
     tracker->again_count = 0;
 }
@@ -71,6 +72,8 @@ void stack_tracker_forget(struct stack_tracker *tracker) {
     stack_tracker_unlearn(tracker);
     clear_stack(tracker);
     memset(tracker->doubts, 0, sizeof tracker->doubts);
+    memset(tracker->lasting, 0, sizeof tracker->lasting);
+    memset(tracker->steady, 0, sizeof tracker->steady);
 }
 
 /* The bytes of the newest chunk that are worth reading: up to where the stack reached in one of the last looks, and
@@ -133,6 +136,7 @@ static enum status read_pieces(struct stack_tracker *tracker, size_t count, bool
     if (copies->copied == copies->count) {
         /* A generator that was there has gone, and its memory with it. */
         tracker->outside_count = 0;
+        tracker->outside_likely = 0;
         tracker->outside_planned = 0;
         tracker->again_count = 0;
     }
@@ -141,8 +145,15 @@ static enum status read_pieces(struct stack_tracker *tracker, size_t count, bool
     return STATUS_OK;
 }
 
+static size_t list_outside(struct stack_tracker *tracker, struct memory_piece *pieces, size_t from, size_t to) {
+    for (size_t i = from; i < to; i++)
+        *pieces++ = (struct memory_piece){tracker->outside[i].place.address, tracker->outside[i].bytes,
+                                          tracker->outside[i].place.size_bytes};
+    return to - from;
+}
+
 /* Everything for one call: the chunks, then what lay outside of them last time, soon enough to be of nearly the same
- * instant, then the thread state. */
+ * instant, and who ran that once more; what may have come back; then the thread state. */
 static enum status list_all(struct stack_tracker *tracker, const struct thread_state *thread, size_t *piece_count) {
     const struct layout *layout = &tracker->runtime->layout;
     struct memory_piece *pieces = tracker->pieces;
@@ -151,12 +162,11 @@ static enum status list_all(struct stack_tracker *tracker, const struct thread_s
         return STATUS_LIMIT;
     tracker->slot_frame = 0;
     chunk_copies_list_pieces(&tracker->copies, pieces);
-    for (size_t i = 0; i < tracker->outside_count; i++)
-        pieces[count++] = (struct memory_piece){tracker->outside[i].place.address, tracker->outside[i].bytes,
-                                                tracker->outside[i].place.size_bytes};
+    count += list_outside(tracker, pieces + count, 0, tracker->outside_likely);
     for (size_t i = 0; i < tracker->again_count; i++)
         pieces[count++] =
             (struct memory_piece){tracker->again[i].address, tracker->again[i].bytes, tracker->again[i].size_bytes};
+    count += list_outside(tracker, pieces + count, tracker->outside_likely, tracker->outside_count);
     pieces[count++] = (struct memory_piece){thread->address, tracker->thread_bytes, span};
     if (layout_has(layout->thread.cframe) && thread->frame_slot != 0)
         pieces[count++] = (struct memory_piece){thread->frame_slot, &tracker->slot_frame, sizeof tracker->slot_frame};

@@ -24,7 +24,13 @@
 #include "unwind/seen_calls.h"
 #include "unwind/tracked_stack.h"
 
-enum { TRACKER_MAX_OUTSIDE = 128, TRACKER_MAX_AGAIN = 64, TRACKER_DOUBTS = 128, TRACKER_FUNCTIONS = 64 };
+enum {
+    TRACKER_MAX_OUTSIDE = 128,
+    TRACKER_MAX_AGAIN = 64,
+    TRACKER_DOUBTS = 128,
+    TRACKER_COUNTS = 128,
+    TRACKER_FUNCTIONS = 64
+};
 
 /* Fields are private but for `stack`, `paused`, `calls`, and those of a read ahead. */
 struct stack_tracker {
@@ -54,12 +60,14 @@ struct stack_tracker {
         struct outside_frame_place {
             remote_addr address;
             size_t size_bytes;   /* the head at the least, and what there is room for of the frame */
-            unsigned idle_looks; /* since it was on the stack */
+            unsigned idle_looks; /* since it was come across */
         } place;
         uint8_t bytes[FRAME_HEAD_MAX_BYTES];
         bool read;
+        bool met; /* at this look */
     } * outside;
     size_t outside_count;
+    size_t outside_likely;  /* so many of them were come across at the last look: they are read first */
     size_t outside_planned; /* so many of them were predicted; the others were needed besides */
     size_t outside_capacity;
     bool outside_late; /* those that ran could not be read along when that was last tried */
@@ -87,6 +95,13 @@ struct stack_tracker {
     bool quick;           /* it took no longer than half of them */
     uint32_t waits;       /* so often a frame waited still when what it runs had been read */
     uint32_t waits_unchanged;
+    struct outside_count {
+        uint32_t key; /* of what ran frames outside: the path to it, and its instruction */
+        uint32_t seen;
+        uint32_t matched;       /* so many of them */
+    } lasting[TRACKER_COUNTS],  /* it did so still when they had been read */
+        steady[TRACKER_COUNTS]; /* each at the hash of its address: it was what had done so there the time before */
+    uint32_t lasting_count;     /* so many were ever put there */
     uint32_t random;
     uint32_t learned_looks;      /* in so many looks it was noted what calls what */
     struct seen_calls own_calls; /* in quick ones */

@@ -125,6 +125,45 @@ static void test_what_was_freed_while_sampling(void **state) {
     }
 }
 
+static remote_addr put_tuple(struct fake_target *target, const remote_addr *items, uint64_t count) {
+    const struct layout *layout = &target->runtime.layout;
+    size_t item_bytes = (size_t)count * sizeof items[0];
+    remote_addr tuple = fake_object(target, fake_type(target, "tuple", 0), layout->tuple.ob_item + item_bytes);
+    fake_put_u64(target, tuple + layout->object.ob_size, count);
+    fake_put(target, tuple + layout->tuple.ob_item, items, item_bytes);
+    return tuple;
+}
+
+/* Code that has the names and constants that are given. */
+static struct code describe_code(struct fake_target *target, const remote_addr names[2], uint64_t name_count,
+                                 remote_addr constant) {
+    const struct layout_code *fields = &target->runtime.layout.code;
+    remote_addr code = fake_object(target, fake_type(target, "code", 0), fields->size);
+    fake_put_u64(target, code + fields->co_names, put_tuple(target, names, name_count));
+    fake_put_u64(target, code + fields->co_localsplusnames, put_tuple(target, NULL, 0));
+    fake_put_u64(target, code + fields->co_consts, put_tuple(target, &constant, 1));
+    return (struct code){.address = code};
+}
+
+static void test_what_code_mentions(void **state) {
+    (void)state;
+    struct fake_target *target = fake_new(12);
+    struct code_cache codes;
+    const remote_addr names[] = {fake_ascii(target, 0, "generator"), fake_ascii(target, 0, "other")};
+    const struct code named = {.address = 2, .name_address = names[1]}, inner = {.address = 4, .name_address = 6};
+    const struct code stranger = {.address = 8, .name_address = 10};
+    struct code code = describe_code(target, names, 2, inner.address);
+    struct code broken = describe_code(target, names, 2, inner.address);
+    fake_put_u64(target, broken.address + target->runtime.layout.code.co_names, FAKE_START + FAKE_BYTES);
+    code_cache_init(&codes, &target->runtime);
+    assert_true(code_cache_mentions(&codes, &code, &named));
+    assert_true(code_cache_mentions(&codes, &code, &inner));
+    assert_false(code_cache_mentions(&codes, &code, &stranger));
+    assert_false(code_cache_mentions(&codes, &broken, &named));
+    code_cache_release(&codes);
+    free(target);
+}
+
 static void test_what_was_freed_without_a_gil(void **state) {
     (void)state;
     static const struct {
@@ -148,9 +187,10 @@ static void test_what_was_freed_without_a_gil(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_was_freed_is_no_code),    cmocka_unit_test(test_what_was_freed_while_sampling),
-        cmocka_unit_test(test_what_was_freed_without_a_gil), cmocka_unit_test(test_copies_of_threads),
-        cmocka_unit_test(test_none_without_an_array),        cmocka_unit_test(test_arrays_that_cannot_be),
+        cmocka_unit_test(test_what_was_freed_is_no_code), cmocka_unit_test(test_what_was_freed_while_sampling),
+        cmocka_unit_test(test_what_code_mentions),        cmocka_unit_test(test_what_was_freed_without_a_gil),
+        cmocka_unit_test(test_copies_of_threads),         cmocka_unit_test(test_none_without_an_array),
+        cmocka_unit_test(test_arrays_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ static const struct code other_generator = {.serial = 2};
 
 static void note(struct seen_calls *seen, uint32_t key, int32_t site, const struct code *link, int32_t link_site,
                  int times) {
-    struct call_link links[] = {{link, link_site}};
+    struct call_link links[] = {{.code = link, .instruction_bytes = link_site}};
     struct seen_call call = {.key = key, .instruction_bytes = site, .link_count = link != NULL, .links = links};
     while (times-- > 0)
         seen_calls_note(seen, &call, true);
@@ -22,7 +22,7 @@ static void note(struct seen_calls *seen, uint32_t key, int32_t site, const stru
 
 static bool knows(const struct seen_calls *seen, int32_t site, const struct code *link, int32_t link_site,
                   bool has_callee) {
-    struct call_link links[] = {{link, link_site}};
+    struct call_link links[] = {{.code = link, .instruction_bytes = link_site}};
     struct seen_call call = {.key = KEY, .instruction_bytes = site, .link_count = link != NULL, .links = links};
     return seen_calls_knows(seen, &call, has_callee);
 }
@@ -96,10 +96,34 @@ static void test_what_contradicts_what_is_seen_more_often_is_not_recalled(void *
     seen_calls_release(&seen);
 }
 
+/* However much more often the other was seen. */
+static void test_what_is_named_outdoes_what_is_not(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    struct call_link named = {.code = &generator, .instruction_bytes = 4, .named = true};
+    struct call_link other = {.code = &other_generator, .instruction_bytes = 4};
+    struct seen_call by_name = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &named};
+    struct seen_call by_chance = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &other};
+    note(&seen, KEY, 8, &other_generator, 4, 100);
+    assert_false(seen_calls_is_outdone(&seen, &by_chance));
+    assert_ptr_equal(seen_calls_recall_at(&seen, KEY, 8, true, 0)->links[0].code, &other_generator);
+    seen_calls_note(&seen, &by_name, true);
+    assert_true(seen_calls_is_outdone(&seen, &by_chance));
+    assert_false(seen_calls_is_outdone(&seen, &by_name));
+    assert_false(seen_calls_knows(&seen, &by_chance, true));
+    assert_null(seen_calls_recall_at(&seen, KEY, 8, true, 0));
+    for (int i = 0; i < 5; i++)
+        seen_calls_note(&seen, &by_name, true);
+    for (uint32_t i = 0; i < 100; i++)
+        assert_ptr_equal(seen_calls_recall_at(&seen, KEY, 8, true, i * (UINT32_MAX / 100))->links[0].code, &generator);
+    seen_calls_release(&seen);
+}
+
 static void test_what_has_more_links_is_recalled_by_its_beginning(void **state) {
     (void)state;
     struct seen_calls seen = {0};
-    struct call_link links[] = {{&generator, 4}, {&other_generator, 6}};
+    struct call_link links[] = {{.code = &generator, .instruction_bytes = 4},
+                                {.code = &other_generator, .instruction_bytes = 6}};
     struct seen_call longer = {.key = KEY, .instruction_bytes = 8, .link_count = 2, .links = links};
     struct seen_call beginning = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = links};
     struct seen_call other = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = links + 1};
@@ -154,6 +178,7 @@ int main(void) {
         cmocka_unit_test(test_a_call_is_made_from_the_next_place),
         cmocka_unit_test(test_one_of_several_ways_is_chosen_as_often_as_it_was_seen),
         cmocka_unit_test(test_what_contradicts_what_is_seen_more_often_is_not_recalled),
+        cmocka_unit_test(test_what_is_named_outdoes_what_is_not),
         cmocka_unit_test(test_what_has_more_links_is_recalled_by_its_beginning),
         cmocka_unit_test(test_the_place_of_what_runs_does_not_matter),
         cmocka_unit_test(test_a_site_is_plain_until_it_runs_something),

@@ -73,6 +73,22 @@ def generators():
         sum2()  # -> sum2
 
 
+def consume1(values):
+    for value in values:  # -> values1
+        pass
+
+
+def consume2(values):
+    for value in values:  # -> values2
+        pass
+
+
+def passed():
+    while True:
+        consume1(values1())  # -> consume1
+        consume2(values2())  # -> consume2
+
+
 def delegate1():
     yield from values1()  # -> values1
     return 1
@@ -243,7 +259,7 @@ def deep():
 def main():
     program = globals()[sys.argv[1]]
     print("ready", flush=True)
-    program()  # -> plain, generators, delegation, coroutines, constructors, exceptions, deep
+    program()  # -> plain, generators, passed, delegation, coroutines, constructors, exceptions, deep
 
 
 main()  # -> main
