@@ -7,8 +7,8 @@ whose calls are to C functions that do nothing. Prints {case: [low, high]} as JS
 function `case_CASE`.
 
 There is no one truth about things of a few nanoseconds on a processor that does many of them at once. What a loop takes
-more when its calls do something (and less what the release of their results takes, which is Python's) is one; what the
-calls take alone is another. What a sample's share is to be between.
+more when its calls do something (and less what the release of their results takes, which is Python's) is one; what it takes
+more when it makes each call twice is another; what the calls take alone is a third. What a sample's share is to be between.
 """
 
 import importlib
@@ -119,16 +119,28 @@ def low_quarter(numbers):
     return sorted(numbers)[len(numbers) // 4]
 
 
+def loops(name, line, calls):
+    """The case's loop; with empty calls; and both with each call made twice."""
+    written = [function + arguments for function, arguments, _ in calls or []]
+    empties = [empty_of(function) + arguments for function, arguments, _ in calls or []]
+    made = {"case_" + name: line.format(*written), "bare_" + name: line.format(*empties)}
+    made["twice_" + name] = "; ".join([line.format(*written), *written])
+    made["bare_twice_" + name] = "; ".join([line.format(*empties), *empties])
+    return [loop(function, body) for function, body in made.items()]
+
+
 def measure(name, seconds):
     line, calls = CASES[name]
-    full = loop("case_" + name, line.format(*[f + a for f, a, _ in calls or []]))
-    bare = loop("bare_" + name, line.format(*[empty_of(f) + a for f, a, _ in calls or []]))
+    full, bare, twice, bare_twice = loops(name, line, calls)
     n = times_for(full, TURN_S)
-    fulls, bares, alones, releases = [], [], [], []
+    fulls, bares, twices, bare_twices, alones, releases = [], [], [], [], [], []
     while sum(fulls) < seconds * 1e9:
         fulls.append(cpu_ns(full, n))
         if calls and len(fulls) % 2 == 1:
             bares.append(cpu_ns(bare, n))
+        if calls and len(fulls) % 4 == 1:
+            twices.append(cpu_ns(twice, n))
+            bare_twices.append(cpu_ns(bare_twice, n))
         if calls and len(fulls) % 16 == 1:
             alones.append(0.0)
             releases.append(0.0)
@@ -140,9 +152,11 @@ def measure(name, seconds):
     if not calls:
         return [0.0, 0.0] if calls is not None else [0.9, 1.0]
     whole = low_quarter(fulls)
-    more = (whole - low_quarter(bares)) / whole - low_quarter(releases) * n / whole
-    own = low_quarter(alones) * n / whole
-    return [max(0.0, min(more, own)), min(1.0, max(more, own))]
+    more = whole - low_quarter(bares)
+    again = low_quarter(twices) - whole - (low_quarter(bare_twices) - low_quarter(bares))
+    released = low_quarter(releases) * n
+    shares = [(more - released) / whole, (again - released) / whole, low_quarter(alones) * n / whole]
+    return [max(0.0, min(shares)), min(1.0, max(shares))]
 
 
 def main():
