@@ -41,8 +41,9 @@ class Result:
 def strobe(*arguments, binary=STROBE, env=None, timeout=60, **popen_options):
     """Runs strobe and returns what it said. A sanitizer's report fails the test, whatever it expected."""
     environment = dict(os.environ if env is None else env)
-    # An exit status that is none of strobe's own, and no continuing after undefined behaviour.
-    environment.setdefault("ASAN_OPTIONS", "exitcode=99")
+    # An exit status that is none of strobe's own, no continuing after undefined behaviour; and what else is preloaded may
+    # come before AddressSanitizer.
+    environment.setdefault("ASAN_OPTIONS", "exitcode=99:verify_asan_link_order=0")
     environment.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1")
     finished = subprocess.run(
         [str(binary), *map(str, arguments)],
