@@ -137,6 +137,13 @@ static bool is_popped(const struct walk *walk, const struct tracked_frame *track
            !code_cache_step(walk->tracker->codes, tracked->code, tracked->instruction_bytes).enters;
 }
 
+/* What the interpreter puts below __init__ where it makes an object without C: code of which nothing can be traced, and
+ * which has its caller from the first (_Py_InitCleanup, Python/specialize.c; _PyFrame_PushTrampolineUnchecked, 3.13+).
+ */
+static bool is_shim(const struct code *code) {
+    return code->first_traceable_bytes >= code->bytecode_bytes;
+}
+
 /* Whether the frame at `address` in the copy is the next one up; then it is added. */
 static enum status climb(struct walk *walk, remote_addr address, bool *climbed) {
     const uint8_t *bytes = walk_bytes_at(walk, address);
@@ -171,7 +178,7 @@ static enum status climb(struct walk *walk, remote_addr address, bool *climbed) 
             TRY(correct_site(walk, &tracked));
     } else {
         /* Through C, or from a generator that it runs. */
-        if (walk_in_chunk(walk, frame.previous) || !tracked.shown)
+        if (walk_in_chunk(walk, frame.previous) || (!tracked.shown && !is_shim(tracked.code)))
             return STATUS_OK;
         status = outside_link(walk, frame.previous, &tracked, bytes);
         if (status != STATUS_OK)

@@ -58,7 +58,9 @@ void outside_count_run(const struct walk *walk, bool late);
  * runs is mostly over when it has been read, and others run theirs where the top is. */
 bool outside_can_be_of_another(const struct walk *walk);
 
-/* The same, and not each of the links of the call is mentioned by what runs it (code_cache_mentions). */
+/* Whether they cannot be, from what was seen often enough. */
+bool outside_is_convincing(const struct walk *walk);
+/* Whether they can, and not each of the links of the call is mentioned by what runs it (code_cache_mentions). */
 bool outside_is_doubtful(const struct walk *walk, const struct seen_call *call);
 
 /* Whether, for all that is known, it is to be noted what was seen above a top that still waits. In between it may have

@@ -115,7 +115,7 @@ enum status outside_judge(struct walk *walk, size_t first, bool late, const stru
     if (sure && (callee != NULL ? !tracker->slow : outside_is_noteworthy(walk)))
         seen_calls_note(walk_calls(walk), &call, callee != NULL);
     /* What runs by itself runs now. It need not have run then. */
-    if ((known && (sure || callee != NULL)) || tracker->paused) {
+    if ((known && (sure || callee != NULL)) || (sure && !late && outside_is_convincing(walk)) || tracker->paused) {
         struct doubt *doubt = find_doubt(walk, callee);
         if (doubt != NULL)
             doubt->times = 0;

@@ -3,6 +3,9 @@
 enum {
     MAX_COUNTED = 1 << 10,
     BRIEF_PARTS = 8,
+    /* To be convinced at once. */
+    STEADY_PARTS = 32,
+    CONVINCING_RUNS = 8,
 };
 
 /* What runs the frames outside: a function, by the path to it, at one of its instructions. */
@@ -54,13 +57,22 @@ void outside_count_run(const struct walk *walk, bool late) {
     fade(steady);
 }
 
-static bool is_mostly(const struct outside_count *count) {
-    return count->matched * BRIEF_PARTS >= count->seen * (BRIEF_PARTS - 1);
+/* All but one of so many parts at the most. */
+static bool is_mostly(const struct outside_count *count, uint32_t parts) {
+    return count->matched * parts >= count->seen * (parts - 1);
 }
 
 bool outside_can_be_of_another(const struct walk *walk) {
     if (walk->top == SIZE_MAX || walk->tracker->paused)
         return false;
     const struct outside_count *lasting = lasting_of(walk, runner_key(walk));
-    return !(lasting != NULL && is_mostly(lasting)) && !is_mostly(steady_of(walk));
+    return !(lasting != NULL && is_mostly(lasting, BRIEF_PARTS)) && !is_mostly(steady_of(walk), BRIEF_PARTS);
+}
+
+bool outside_is_convincing(const struct walk *walk) {
+    if (walk->top == SIZE_MAX)
+        return false;
+    const struct outside_count *lasting = lasting_of(walk, runner_key(walk)), *steady = steady_of(walk);
+    return (lasting != NULL && lasting->seen >= CONVINCING_RUNS && is_mostly(lasting, BRIEF_PARTS)) ||
+           (steady->seen >= CONVINCING_RUNS && is_mostly(steady, STEADY_PARTS));
 }
