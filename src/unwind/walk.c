@@ -130,13 +130,6 @@ bool walk_called_word(const struct walk *walk, const struct caller *caller, uint
     return *called != 0 || layout_minor(walk->layout) >= 13 || walk_stack_word(walk, caller, 1, called);
 }
 
-/* Where it is the function of another callee, the caller's bytes and the callee's are of different calls. */
-bool walk_called_this(const struct walk *walk, const struct caller *caller, const uint8_t *callee) {
-    uint64_t called = 0;
-    return !walk_called_word(walk, caller, &called) ||
-           called == frame_untag(walk->layout, load_u64(callee + walk->layout->frame.f_funcobj));
-}
-
 static remote_addr *function_place(const struct walk *walk, remote_addr function) {
     uint64_t hash = function * UINT64_C(0x9e3779b97f4a7c15) >> 32;
     return &walk->tracker->functions[hash % TRACKER_FUNCTIONS];
@@ -150,6 +143,15 @@ void walk_remember_function(const struct walk *walk, const uint8_t *bytes) {
 
 bool walk_knows_function(const struct walk *walk, remote_addr function) {
     return function != 0 && *function_place(walk, function) == function;
+}
+
+/* Where it is the function of another callee, the caller's bytes and the callee's are of different calls. It can also
+ * be a bound method, of which only the interpreter's registers have the function (CALL_BOUND_METHOD_GENERAL, 3.13+). */
+bool walk_called_this(const struct walk *walk, const struct caller *caller, const uint8_t *callee) {
+    uint64_t called = 0;
+    return !walk_called_word(walk, caller, &called) ||
+           called == frame_untag(walk->layout, load_u64(callee + walk->layout->frame.f_funcobj)) ||
+           !walk_knows_function(walk, called);
 }
 
 uint32_t walk_random(struct walk *walk) {
