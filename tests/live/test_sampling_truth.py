@@ -19,6 +19,9 @@ SECONDS = 0.6
 # room to spare: that many are those of a fraction of a second, in which most is still to be learned.
 FEW = 20
 IMPOSSIBLE = {True: 0.05, False: 0.005}
+# Two callers in turn that run generators which they do not name, each shorter than a copy takes. Of 90 runs on a busy machine
+# the worst had 0.025.
+IMPOSSIBLE_PASSED = 0.1
 # Before 3.11 callers are read after the pointer to the innermost frame; where they called is learned first.
 MISPLACED = {True: 0.4, False: 0.01}
 DROPPED = 0.1
@@ -71,7 +74,8 @@ def test_only_stacks_that_can_be(python, program):
     assert not stopped.misplaced, shorten(stopped.misplaced)
     if learns_slowly(python, program):
         return
-    assert sum(running.impossible.values()) <= max(FEW, IMPOSSIBLE[old] * running.total), shorten(running.impossible)
+    impossible = IMPOSSIBLE_PASSED if program == "passed" else IMPOSSIBLE[old]
+    assert sum(running.impossible.values()) <= max(FEW, impossible * running.total), shorten(running.impossible)
     assert sum(running.misplaced.values()) <= max(FEW, MISPLACED[old] * running.total), shorten(running.misplaced)
     assert running.dropped_share <= DROPPED, running.counters
     if min(running.total, stopped.total) > 500 and wait_ns < MAX_WAIT * SECONDS * 1e9:
