@@ -5,8 +5,8 @@
 
 enum {
     IDLE_LOOKS = 32,
-    /* Of frames outside of the chunks that may come back. Each costs as much as a look of which only the chunk is read.
-     */
+    /* Of frames outside of the chunks that may come back, besides as many as were on the stack lately. Each costs as
+     * much as a look of which only the chunk is read. */
     MAX_SPARE = 6,
 };
 
@@ -41,18 +41,9 @@ struct again *outside_runner_place(struct stack_tracker *tracker, const struct t
     return again;
 }
 
-/* Reads a frame outside of the chunk on its own, and the top after it. */
+/* On its own: what it is to be believed for is read again with all that it belongs to (outside_confirm). */
 static enum status read_late(const struct walk *walk, struct outside_frame *own) {
-    struct stack_tracker *tracker = walk->tracker;
-    struct memory_piece pieces[2] = {{own->place.address, own->bytes, own->place.size_bytes}};
-    struct again *again =
-        walk->top != SIZE_MAX ? outside_runner_place(tracker, &tracker->stack.frames[walk->top]) : NULL;
-    if (again != NULL)
-        pieces[1] = (struct memory_piece){again->address, again->bytes, again->size_bytes};
-    TRY(memory_read_pieces(tracker->runtime->live, pieces, again != NULL ? 2 : 1));
-    if (again != NULL)
-        again->read = true;
-    return STATUS_OK;
+    return memory_read(walk->tracker->runtime->live, own->place.address, own->bytes, own->place.size_bytes);
 }
 
 enum status outside_read(const struct walk *walk, remote_addr address, struct frame *frame, uint64_t *executable,
@@ -138,8 +129,9 @@ static bool is_listed(const struct outside_frame_place *places, size_t count, re
  * `met`: what was come across at this look. */
 static size_t list_spare(const struct stack_tracker *tracker, bool met, struct outside_frame_place *places,
                          size_t count) {
+    size_t limit = MAX_SPARE + tracker->outside_depth;
     size_t listed = tracker->runtime->layout.free_threaded ? tracker->outside_planned : tracker->outside_count;
-    for (size_t i = 0; i < listed && count < MAX_SPARE; i++) {
+    for (size_t i = 0; i < listed && count < limit && count < TRACKER_MAX_OUTSIDE; i++) {
         struct outside_frame_place place = tracker->outside[i].place;
         place.idle_looks = tracker->outside[i].met ? 0 : place.idle_looks + 1;
         if (tracker->outside[i].met == met && place.idle_looks <= IDLE_LOOKS &&
@@ -147,6 +139,13 @@ static size_t list_spare(const struct stack_tracker *tracker, bool met, struct o
             places[count++] = place;
     }
     return count;
+}
+
+/* How many were on the stack when any were; after some looks without, none. */
+static void note_depth(struct stack_tracker *tracker, size_t count) {
+    tracker->shallow_looks = count > 0 ? 0 : tracker->shallow_looks + 1;
+    if (count > 0 || tracker->shallow_looks > IDLE_LOOKS)
+        tracker->outside_depth = count;
 }
 
 enum status outside_predict(struct stack_tracker *tracker, size_t same) {
@@ -164,6 +163,7 @@ enum status outside_predict(struct stack_tracker *tracker, size_t same) {
     for (size_t i = same; i < stack->count; i++)
         if (count > 0 && stack->frames[i].end == 0 && !stack->frames[i].assumed)
             predict_again(tracker, i);
+    note_depth(tracker, count);
     tracker->outside_likely = count = list_spare(tracker, true, places, count);
     count = list_spare(tracker, false, places, count);
     tracker->outside_count = 0;

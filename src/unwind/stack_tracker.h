@@ -68,6 +68,8 @@ struct stack_tracker {
     } * outside;
     size_t outside_count;
     size_t outside_likely;  /* so many of them were come across at the last look: they are read first */
+    size_t outside_depth;   /* so many were on the stack when any were */
+    unsigned shallow_looks; /* since then */
     size_t outside_planned; /* so many of them were predicted; the others were needed besides */
     size_t outside_capacity;
     bool outside_late; /* those that ran could not be read along when that was last tried */
