@@ -13,7 +13,7 @@ struct confirmation {
     size_t piece_count;
 };
 
-static void add_piece(struct confirmation *confirmation, remote_addr address, uint8_t *bytes, size_t size_bytes) {
+static void add_piece(struct confirmation *confirmation, remote_addr address, void *bytes, size_t size_bytes) {
     confirmation->pieces[confirmation->piece_count++] = (struct memory_piece){address, bytes, size_bytes};
 }
 
