@@ -49,6 +49,7 @@ struct stack_tracker {
     } passing;            /* the innermost frame of the last stack that was one in passing */
     remote_addr reach[2]; /* how far the stack reached in some of the last looks, and in those before them */
     unsigned reach_looks;
+    unsigned shallow_looks;      /* since a frame outside of the chunks was on the stack */
     struct memory_piece *pieces; /* of one read */
     size_t piece_capacity;
     size_t piece_count; /* of a read ahead, or of the last one */
@@ -69,7 +70,6 @@ struct stack_tracker {
     size_t outside_count;
     size_t outside_likely;  /* so many of them were come across at the last look: they are read first */
     size_t outside_depth;   /* so many were on the stack when any were */
-    unsigned shallow_looks; /* since then */
     size_t outside_planned; /* so many of them were predicted; the others were needed besides */
     size_t outside_capacity;
     bool outside_late; /* those that ran could not be read along when that was last tried */
