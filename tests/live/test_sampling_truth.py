@@ -29,7 +29,7 @@ DROPPED = 0.1
 # generator's whole life: up to 0.1 of what has its frames in chunks; of generators and coroutines 0.1, in one of ten runs
 # 0.2, in one of a hundred 0.34, when what they call was learned late; where the shares are open 0.35, and up to 0.44.
 SHARE = {"chunks": 0.3, "heap": 0.5, "open": 0.65}
-WHOLE = "drive;ask;make;__init__;find;burn"
+WHOLE = {"made_by_coroutines.py": "drive;ask;make;__init__;find;burn", "bound_methods.py": "drive;step;burn"}
 # Shares are those of what runs; of the time in which it was sampled the process may have waited so much to run.
 MAX_WAIT = 0.1
 
@@ -85,12 +85,13 @@ def test_only_stacks_that_can_be(python, program):
 
 
 @pytest.mark.parametrize("option", [[], ["--blocking"]], ids=["running", "stopped"])
-def test_what_coroutines_make(python, option):
-    """From 3.13 on the interpreter puts a frame of its own between a coroutine and the __init__ of what that makes."""
-    with Target(python, TARGETS / "made_by_coroutines.py") as target:
-        finished = subprocess.run(
-            [TOOL, str(target.pid), "1000", "1", *option], stdout=subprocess.PIPE, timeout=60, check=True
-        )
+@pytest.mark.parametrize("script", WHOLE)
+def test_what_takes_all_of_the_time_is_seen(python, script, option):
+    """From 3.13 on the interpreter puts a frame of its own between a coroutine and the __init__ of what that makes; and
+    leaves no trace in the caller's frame of which function a bound method is that it has called."""
+    with Target(python, TARGETS / script) as target:
+        command = [TOOL, str(target.pid), "1000", "1", *option]
+        finished = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True)
     stacks = json.loads(finished.stdout)["stacks"]
-    whole = sum(count for key, count in stacks.items() if re.sub("@[0-9:]*", "", key).endswith(WHOLE))
+    whole = sum(count for key, count in stacks.items() if re.sub("@[0-9:]*", "", key).endswith(WHOLE[script]))
     assert sum(stacks.values()) > 0 and whole >= 0.9 * sum(stacks.values()), shorten(stacks)
