@@ -16,8 +16,8 @@ enum { CODE_OPTIMIZED = 0x1, CODE_NEWLOCALS = 0x2, CODE_VARARGS = 0x4, CODE_VARK
 struct code {
     remote_addr address;
     const char *name;
-    const char *qualname; /* NULL before 3.11 */
-    remote_addr name_address;
+    const char *qualname;     /* NULL before 3.11 */
+    remote_addr name_address; /* of the str object */
     const char *filename;
     struct linetable lines;
     remote_addr bytecode; /* 3.11+: address of the first instruction; 0 before, where frames count from 0 */

@@ -23,7 +23,7 @@ static bool is_cleared(const struct walk *walk, const struct tracked_frame *trac
     remote_addr base = tracked->address + fields->localsplus + (uint64_t)nlocalsplus * WORD_BYTES;
     if (stackpointer != 0 && stackpointer < base)
         return true;
-    /* Shims have no function, but they are not shown either. */
+    /* What is not shown may have none from the first. */
     return tracked->shown && frame_untag(walk->layout, load_u64(bytes + fields->f_funcobj)) == 0;
 }
 

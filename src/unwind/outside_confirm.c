@@ -38,8 +38,11 @@ static bool list_pieces(const struct walk *walk, struct confirmation *confirmati
 
 /* What was read of the frames cannot be trusted any more. */
 static void forget_read(const struct walk *walk, size_t first) {
-    for (size_t i = first; i < walk->count; i++)
-        outside_find(walk->tracker, walk->tracker->stack.frames[i].address)->read = false;
+    for (size_t i = first; i < walk->count; i++) {
+        struct outside_frame *outside = outside_find(walk->tracker, walk->tracker->stack.frames[i].address);
+        if (outside != NULL)
+            outside->read = false;
+    }
 }
 
 /* Whether what was read of a frame is still that frame, called by the one below. */

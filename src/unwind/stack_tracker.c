@@ -53,13 +53,18 @@ static void clear_frames(struct stack_tracker *tracker) {
     tracker->ahead = false;
 }
 
-/* There is no stack. */
-static void clear_stack(struct stack_tracker *tracker) {
-    clear_frames(tracker);
+/* Nothing is read along. */
+static void forget_outside(struct stack_tracker *tracker) {
     tracker->outside_count = 0;
     tracker->outside_likely = 0;
     tracker->outside_planned = 0;
     tracker->again_count = 0;
+}
+
+/* There is no stack. */
+static void clear_stack(struct stack_tracker *tracker) {
+    clear_frames(tracker);
+    forget_outside(tracker);
 }
 
 void stack_tracker_unlearn(struct stack_tracker *tracker) {
@@ -135,10 +140,7 @@ static enum status read_pieces(struct stack_tracker *tracker, size_t count, bool
         return status;
     if (copies->copied == copies->count) {
         /* A generator that was there has gone, and its memory with it. */
-        tracker->outside_count = 0;
-        tracker->outside_likely = 0;
-        tracker->outside_planned = 0;
-        tracker->again_count = 0;
+        forget_outside(tracker);
     }
     if (copies->newest >= copies->copied)
         copies->newest = copies->copied - 1;
