@@ -1,5 +1,6 @@
 #include "unwind/seen_calls.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +23,25 @@ enum {
     PERIOD_CALLS = 1 << 17,
 };
 
+static_assert(SETS == 8 * sizeof(((struct seen_calls *)NULL)->used), "a bit for each set");
+
+static void clear_set(struct seen_call *set) {
+    for (size_t i = 0; i < WAYS; i++)
+        free(set[i].links);
+    memset(set, 0, WAYS * sizeof set[0]);
+}
+
+/* Dumps forget before every attempt at a stack, and most of those note little. */
+void seen_calls_forget(struct seen_calls *seen) {
+    for (size_t word = 0; word < SETS / 64; word++)
+        for (uint64_t used = seen->used[word]; used != 0; used &= used - 1)
+            clear_set(seen->calls + (word * 64 + (size_t)__builtin_ctzll(used)) * WAYS);
+    memset(seen->used, 0, sizeof seen->used);
+    seen->noted = 0;
+}
+
 void seen_calls_release(struct seen_calls *seen) {
-    for (size_t i = 0; seen->calls != NULL && i < (size_t)SETS * WAYS; i++)
-        free(seen->calls[i].links);
+    seen_calls_forget(seen);
     free(seen->calls);
     *seen = (struct seen_calls){0};
 }
@@ -94,6 +111,8 @@ void seen_calls_note(struct seen_calls *seen, const struct seen_call *call, bool
     if (seen->calls == NULL || call->link_count > SEEN_CALLS_MAX_LINKS)
         return;
     struct seen_call *set = set_of(seen, call->key), *rarest = set;
+    const size_t used = call->key % SETS;
+    seen->used[used / 64] |= UINT64_C(1) << used % 64;
     age(seen);
     for (size_t i = 0; i < WAYS; i++) {
         if (is_same(&set[i], call, has_callee)) {

@@ -24,6 +24,7 @@ struct seen_call {
 /* Zero-initialised knows nothing. Fields are private. */
 struct seen_calls {
     struct seen_call *calls;
+    uint64_t used[4]; /* a bit for each set of `calls` in which something was noted */
     uint32_t noted;
 };
 
@@ -34,6 +35,8 @@ enum { SEEN_CALLS_MAX_LINKS = 64 };
 #define SEEN_CALLS_NO_CALLEE UINT32_MAX
 
 void seen_calls_release(struct seen_calls *seen);
+/* Knows nothing again. Costs grow with what was noted. */
+void seen_calls_forget(struct seen_calls *seen);
 
 /* What stands for a call: the path of the caller (0 when there is none) and the serial of the callee's code. */
 uint32_t seen_calls_key(uint32_t caller_path, uint32_t callee_serial);

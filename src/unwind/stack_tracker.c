@@ -70,7 +70,7 @@ static void clear_stack(struct stack_tracker *tracker) {
 void stack_tracker_unlearn(struct stack_tracker *tracker) {
     clear_frames(tracker);
     memset(tracker->functions, 0, sizeof tracker->functions);
-    seen_calls_release(&tracker->own_calls);
+    seen_calls_forget(&tracker->own_calls);
 }
 
 void stack_tracker_forget(struct stack_tracker *tracker) {

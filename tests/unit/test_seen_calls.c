@@ -40,6 +40,20 @@ static void test_once_is_not_enough(void **state) {
     seen_calls_release(&seen);
 }
 
+static void test_what_is_forgotten_is_not_known(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    seen_calls_forget(&seen);
+    note(&seen, KEY, 8, &generator, 4, 100);
+    note(&seen, OTHER_KEY, 14, NULL, 0, 5);
+    seen_calls_forget(&seen);
+    assert_false(knows(&seen, 8, &generator, 4, true));
+    assert_null(seen_calls_recall(&seen, OTHER_KEY, 2, false, 0));
+    note(&seen, KEY, 8, NULL, 0, 5);
+    assert_true(knows(&seen, 8, NULL, 0, true));
+    seen_calls_release(&seen);
+}
+
 static void test_what_is_rare_beside_others_is_not_known(void **state) {
     (void)state;
     struct seen_calls seen = {0};
@@ -174,6 +188,7 @@ static void test_what_is_frequent_stays(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_once_is_not_enough),
+        cmocka_unit_test(test_what_is_forgotten_is_not_known),
         cmocka_unit_test(test_what_is_rare_beside_others_is_not_known),
         cmocka_unit_test(test_a_call_is_made_from_the_next_place),
         cmocka_unit_test(test_one_of_several_ways_is_chosen_as_often_as_it_was_seen),
