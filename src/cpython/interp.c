@@ -20,9 +20,10 @@ static enum status read_runtime_gil(struct runtime *runtime, struct interp *inte
     interp->gil = runtime->address + layout->runtime.gil;
     interp->gil_enabled = true;
     uint32_t locked = 0;
-    struct memory_piece pieces[2];
+    struct memory_piece pieces[3];
     size_t count = 0;
     want(pieces, &count, interp->gil, layout->gil.locked, &locked, sizeof locked);
+    want(pieces, &count, interp->gil, layout->gil.last_holder, &interp->gil_last_holder, sizeof(remote_addr));
     want(pieces, &count, runtime->address, layout->runtime.tstate_current, &interp->gil_holder, sizeof(remote_addr));
     TRY(memory_read_pieces(runtime->live, pieces, count));
     if (locked != 1)
@@ -47,9 +48,22 @@ static enum status read_interp_gil(struct runtime *runtime, struct interp *inter
     interp->gil_enabled = enabled != 0;
     if (!interp->gil_enabled)
         interp->gil = 0;
+    interp->gil_last_holder = interp->gil_holder;
     if (!interp->gil_enabled || locked != 1)
         interp->gil_holder = 0;
     return STATUS_OK;
+}
+
+/* `switch_number` stands behind `locked`, an int (struct _gil_runtime_state: Include/internal/pycore_gil.h 3.8
+ * to 3.15); no table has it. */
+enum status interp_read_turns(struct runtime *runtime, const struct interp *interp, struct gil_turns *turns) {
+    const struct layout *layout = &runtime->layout;
+    struct memory_piece pieces[2];
+    size_t count = 0;
+    *turns = (struct gil_turns){0};
+    want(pieces, &count, interp->gil, layout->gil.last_holder, &turns->last_holder, sizeof(remote_addr));
+    want(pieces, &count, interp->gil + sizeof(uint64_t), layout->gil.locked, &turns->switches, sizeof turns->switches);
+    return count == 2 ? memory_read_pieces(runtime->live, pieces, count) : STATUS_NOT_FOUND;
 }
 
 remote_addr interp_holder_slot(const struct runtime *runtime, const struct interp *interp) {

@@ -19,7 +19,8 @@ struct interp {
     remote_addr sysdict;
     /* The GIL this interpreter uses; all zero in a free-threaded build whose GIL is off. */
     remote_addr gil;
-    remote_addr gil_holder; /* the thread state that holds it, 0 when nobody does */
+    remote_addr gil_holder;      /* the thread state that holds it, 0 when nobody does */
+    remote_addr gil_last_holder; /* that holds it or did last */
     bool gil_enabled;
     bool collecting;      /* a garbage collection is running */
     remote_addr gc_frame; /* 3.15+: the frame in which it runs */
@@ -27,6 +28,13 @@ struct interp {
 
 enum status interp_first(struct runtime *runtime, remote_addr *address) MUST_USE;
 enum status interp_read(struct runtime *runtime, remote_addr address, struct interp *interp) MUST_USE;
+/* What shows whether the GIL has gone from one thread to another. */
+struct gil_turns {
+    remote_addr last_holder;
+    uint64_t switches; /* how often that happened */
+};
+/* Only where there is a GIL. */
+enum status interp_read_turns(struct runtime *runtime, const struct interp *interp, struct gil_turns *turns) MUST_USE;
 /* Where the GIL's holder, or its last, stands. Only where there is a GIL. */
 remote_addr interp_holder_slot(const struct runtime *runtime, const struct interp *interp);
 

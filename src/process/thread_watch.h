@@ -30,6 +30,10 @@ remote_addr thread_watch_futex(struct thread_watch *watch);
 /* Both at once, mostly in one call. *futex is 0 for a thread that does not wait on one. */
 enum status thread_watch_wait(struct thread_watch *watch, enum thread_run_state *state, remote_addr *futex) MUST_USE;
 
+/* The CPU time of all its threads, also of those that have ended: the sum of what thread_watch_activity tells of each.
+ * One cheap call (0.4 µs, at a thousand threads some 40 µs). */
+enum status process_cpu_clock(struct process *process, uint64_t *cpu_ns) MUST_USE;
+
 /* How many threads the process has: one cheap call. 0 when it has ended. */
 size_t process_thread_count(struct process *process);
 

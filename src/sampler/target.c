@@ -326,7 +326,7 @@ static enum status read_requests(struct target *target, size_t first, const stru
                                       left < THREAD_GROUP_SIZE ? left : THREAD_GROUP_SIZE, look);
 }
 
-static enum status look_at_threads(struct target *target, uint64_t now_ns) {
+static enum status look_at_each(struct target *target, uint64_t now_ns) {
     struct thread_look look = {.options = &target->options,
                                .runtime = &target->runtime,
                                .counters = &target->counters,
@@ -353,6 +353,20 @@ static enum status look_at_threads(struct target *target, uint64_t now_ns) {
     return finish_group(target, &look, grouped);
 }
 
+static enum status look_at_threads(struct target *target, uint64_t now_ns) {
+    const struct sleepers_scene scene = {.runtime = &target->runtime,
+                                         .process = target->process,
+                                         .interps = target->interps,
+                                         .interp_count = target->interp_count,
+                                         .threads = target->threads,
+                                         .thread_count = target->thread_count,
+                                         .now_ns = now_ns};
+    sleepers_begin(&target->sleepers, &scene);
+    TRY(look_at_each(target, now_ns));
+    sleepers_end(&target->sleepers, &scene);
+    return STATUS_OK;
+}
+
 /* A stopped thread tells nothing of what it was doing in the kernel. */
 static enum status read_threads_before_pause(struct target *target, uint64_t now_ns) {
     for (size_t i = 0; i < target->thread_count; i++) {
@@ -371,7 +385,7 @@ static enum status read_threads_before_pause(struct target *target, uint64_t now
 static enum status look_while_paused(struct target *target, uint64_t now_ns) {
     enum status status = target_read_interps(target);
     if (status == STATUS_OK)
-        return look_at_threads(target, now_ns);
+        return look_at_each(target, now_ns);
     /* Gone or becoming another program: the next look finds out. */
     target->interps_read_ns = 0;
     return status == STATUS_FAILED ? status : STATUS_OK;

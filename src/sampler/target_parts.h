@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/memory_meter.h"
 #include "base/memory_pages.h"
+#include "sampler/sleepers.h"
 #include "sampler/target.h"
 #include "sampler/target_thread.h"
 #include "sampler/thread_group.h"
@@ -31,7 +32,8 @@ struct target {
     struct target_thread **threads;
     size_t thread_count;
     size_t thread_capacity;
-    struct thread_group group;  /* empty but during a look */
+    struct thread_group group; /* empty but during a look */
+    struct sleepers sleepers;
     size_t system_thread_count; /* at the list's last reading */
     struct arena names;         /* of the list's last reading */
     uint64_t names_read_ns;     /* when those of all threads were */

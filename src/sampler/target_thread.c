@@ -119,6 +119,13 @@ static enum status read_state_lazily(struct target_thread *thread, uint64_t now_
     return status == STATUS_NO_PROCESS ? status : STATUS_OK;
 }
 
+static enum status read_clocks(const struct target_thread *thread, uint64_t now_ns, struct thread_activity *activity) {
+    if (thread->fresh_ns != now_ns)
+        return thread_watch_activity(thread->watch, activity);
+    *activity = thread->fresh;
+    return STATUS_OK;
+}
+
 /* Brings thread->run up to date, with_futex thread->futex as well if that costs nothing. *asleep: it has not run since
  * the last look, so that its stack is the same still. */
 static enum status read_activity(struct target_thread *thread, uint64_t now_ns, bool with_futex, bool *asleep) {
@@ -128,11 +135,17 @@ static enum status read_activity(struct target_thread *thread, uint64_t now_ns, 
     thread->futex_known = false;
     if (thread->watch == NULL)
         return STATUS_OK;
+    if (thread->sleeps_on) {
+        thread->activity_read_ns = now_ns;
+        thread->futex_known = futex_known;
+        *asleep = true;
+        return STATUS_OK;
+    }
     /* Of a thread that runs, the stack is read in any case. */
     if (thread->run == THREAD_RUNNING && now_ns - thread->activity_read_ns < STATE_PERIOD_NS)
         return STATUS_OK;
     thread->activity_read_ns = now_ns;
-    enum status status = thread_watch_activity(thread->watch, &activity);
+    enum status status = read_clocks(thread, now_ns, &activity);
     if (status == STATUS_OK) {
         bool moved = !thread->activity_known || !is_same_activity(&activity, &thread->activity);
         thread->activity = activity;
@@ -649,5 +662,7 @@ enum status target_thread_look_again(struct target_thread *thread, const struct 
     thread->cpu_charged_ns = thread->pending.charged_before_ns;
     thread->gil_checked_ns = 0;
     thread->gil_request = 0;
+    thread->sleeps_on = false;
+    thread->fresh_ns = 0;
     return target_thread_look(thread, look);
 }

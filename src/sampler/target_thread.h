@@ -19,6 +19,8 @@ struct target_thread {
     struct thread_watch *watch;   /* NULL where the system's thread is not known, or no descriptors were left for it */
     pid_t tid;                    /* as strobe sees it; 0: not known */
     struct thread_activity activity;
+    struct thread_activity fresh; /* its clocks as they were read for the look at fresh_ns */
+    uint64_t fresh_ns;
     enum thread_run_state run;
     enum sample_gil gil;
     uint64_t run_checked_ns;
@@ -53,6 +55,8 @@ struct target_thread {
     bool futex_known;             /* futex is of this look, or of one since when it has been asleep */
     uint32_t gil_request;         /* 3.15+: 1: its state says that it waits for the GIL, as read for this look */
     bool assumed_idle;            /* because it said so: the system was not asked when `run` was set */
+    bool sleeps;                  /* it is one of those of which sleepers.h speaks, */
+    bool sleeps_on;               /* and has not run since the last look */
     bool has_stack;               /* frames are those of the last look, and nothing has run since */
     bool unwatched;               /* it was counted as such */
     bool gone;                    /* what had its tid has ended */

@@ -168,3 +168,58 @@ def test_who_waits_for_the_gil_says_so(python, script, tmp_path):
     asked = sum(", 1023, 0)" in line for line in calls.read_text().splitlines())
     # Two files of each at each look before: it was awake as often as not.
     assert asked <= report["samples"]["taken"]
+
+
+SLEEPING = """
+import sys, threading
+threading.stack_size(128 << 10)
+stop = threading.Event()
+for _ in range(60):
+    threading.Thread(target=stop.wait).start()
+def work():
+    while not stop.is_set():
+        sum(range(300))
+threading.Thread(target=work).start()
+print("ready", flush=True)
+sys.stdin.readline()
+stop.set()
+"""
+SLEEPERS, SLEEPERS_RATE_HZ = 60, 200
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace")
+def test_who_sleeps_is_not_asked_each_time(python, script, tmp_path):
+    if python.free_threaded:
+        pytest.skip("without a GIL nothing tells that a thread has begun to run")
+    calls, path = tmp_path / "calls", tmp_path / "report"
+    with Target(python, script(SLEEPING)) as target:
+        command = ["strace", "-f", "-e", "trace=pread64", "-o", calls, STROBE, "attach", "-r", SLEEPERS_RATE_HZ, "-d", 2]
+        command += ["--idle", "--quiet", "--no-capture", "-f", "json", "-o", path, target.pid]
+        subprocess.run([*map(str, command)], check=True, timeout=TIMEOUT_S, capture_output=True, env=TRACED)
+        target.send()
+    report = json.loads(path.read_text())
+    taken = report["samples"]["taken"]
+    assert taken > 0.5 * SLEEPERS * SLEEPERS_RATE_HZ
+    asked = sum(", 1023, 0)" in line for line in calls.read_text().splitlines())
+    # One of each sample before. What runs is asked each time, and all are when the processor's other users wake one up.
+    assert asked <= 0.3 * taken
+
+
+BURSTS_S = 4
+# Samples of one function; and of each thread up to a tick is not settled with its clock.
+BURSTS_BOUND = 0.2
+
+
+def test_short_bursts_of_many_sleepers_are_seen(python, tmp_path):
+    """Also of less than the kernel's tick, and also while they have let go of the GIL."""
+    report = tmp_path / "report"
+    with Target(python, "bursts.py", BURSTS_S) as target:
+        strobe("attach", "--quiet", "--no-capture", "-f", "json", "-o", report, target.pid, check=True)
+        spent = target.read()["functions"]
+    told = collections.Counter()
+    for function in json.loads(report.read_text())["functions"]:
+        told[function["function"]] += function["total_cpu_s"]
+    of_both = sum(spent.values()) / sum(told[name] for name in spent)
+    for name, cpu_s in spent.items():
+        assert told[name] * of_both == pytest.approx(cpu_s, rel=BURSTS_BOUND), (told, spent)
+        assert told[name] > 0.8 * cpu_s, (told, spent)
