@@ -84,11 +84,23 @@ static bool all_have_gils(const struct sleepers_scene *scene) {
     return scene->interp_count > 0;
 }
 
+static void unmark(struct sleepers *sleepers, const struct sleepers_scene *scene) {
+    for (size_t i = 0; sleepers->marked && i < scene->thread_count; i++)
+        scene->threads[i]->sleeps_on = false;
+    sleepers->marked = false;
+}
+
+static void mark(struct sleepers *sleepers, const struct sleepers_scene *scene) {
+    sleepers->marked = true;
+    sleepers->failures = 0;
+    for (size_t i = 0; i < scene->thread_count; i++)
+        scene->threads[i]->sleeps_on = scene->threads[i]->sleeps;
+}
+
 void sleepers_begin(struct sleepers *sleepers, const struct sleepers_scene *scene) {
     sleepers->asked = false;
-    for (size_t i = 0; i < scene->thread_count; i++)
-        scene->threads[i]->sleeps_on = false;
-    if (!all_have_gils(scene) || !find_sleepers(scene))
+    unmark(sleepers, scene);
+    if (scene->thread_count < LEAST_SLEEPERS || !all_have_gils(scene) || !find_sleepers(scene))
         return;
     if (sleepers->pause > 0) {
         sleepers->resumed = --sleepers->pause == 0;
@@ -101,10 +113,8 @@ void sleepers_begin(struct sleepers *sleepers, const struct sleepers_scene *scen
                 view->outside_ns - sum_asleep(scene) == sleepers->others_ns;
     sleepers->turns = view->turns;
     sleepers->asked = !same;
-    for (size_t i = 0; same && i < scene->thread_count; i++)
-        scene->threads[i]->sleeps_on = scene->threads[i]->sleeps;
     if (same)
-        sleepers->failures = 0;
+        mark(sleepers, scene);
 }
 
 /* If none has run while each was asked, what they said is of one instant. */

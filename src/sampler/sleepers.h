@@ -17,14 +17,15 @@ struct sleepers_view {
 
 /* Zero-initialised knows nothing. Fields are private. */
 struct sleepers {
-    bool known;
-    bool asked;         /* each of them was in this look */
     uint64_t others_ns; /* the part of outside_ns that is no sleeper's: of threads that have ended or are not known */
     uint64_t turns;
     struct sleepers_view before;
     unsigned failures; /* in a row */
     unsigned pause;    /* so many looks without trying, */
     bool resumed;      /* which have just ended */
+    bool known;        /* others_ns is */
+    bool asked;        /* each of them was in this look, */
+    bool marked;       /* or need not be */
 };
 
 /* Who is looked at. */
