@@ -27,6 +27,7 @@ void chunk_copies_release(struct chunk_copies *copies) {
 void chunk_copies_forget(struct chunk_copies *copies) {
     copies->count = 0;
     copies->newest = 0;
+    copies->copied = 0;
     copies->seen_bytes = 0;
 }
 
