@@ -15,6 +15,8 @@ import pytest
 HERE = Path(__file__).resolve().parent
 TARGETS = HERE / "targets"
 STROBE = Path(os.environ.get("STROBE") or HERE.parent.parent / "build" / "strobe").resolve()
+# Under AddressSanitizer memory and time are not what they are else.
+SANITIZED = "sanitize" in str(STROBE)
 
 # From exit_codes in the specification of the command line.
 OK, FAILED, USAGE, NO_PROCESS, NO_PERMISSION, NOT_PYTHON = range(6)

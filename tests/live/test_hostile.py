@@ -10,7 +10,7 @@ from harness import OK, Target, strobe
 TIMEOUT_S = harness.TIMEOUT_S
 MEMORY_BYTES = 2 << 30
 # A sanitizer's shadow takes more than this.
-LIMITED = ("dump", "attach") if "sanitize" not in str(harness.STROBE) else ()
+LIMITED = ("dump", "attach") if not harness.SANITIZED else ()
 
 
 def limit_memory():
