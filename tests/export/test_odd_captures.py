@@ -122,6 +122,20 @@ def test_parts_that_nobody_measured_are_not_nothing(mixed):
     assert "\nCPU 40.0 ms: █ python 100%" in inside and "\nCPU 1.0 ms\n" in outside
 
 
+def test_many_threads_cost_what_they_did(tmp_path):
+    """A look at everything for each of them would take minutes; report() waits for one."""
+    run, count = captures.Run(["python3", "x.py"]), 20_000
+    for number in range(count):
+        stack = [frame(f"f{depth}", "/x.py", 1 + 8 * number + depth, 1) for depth in range(8)]
+        run.spend(run.thread(f"worker-{number}"), stack, python=MS)
+    tables = report(run.write(tmp_path / "x.strobe"), "table", None, "--threads").split("\n\n\n")
+    assert len(tables) == count
+    for number in (0, 1, count // 2, count - 1):
+        table = tables[number]
+        assert table.startswith(f"thread worker-{number} ({4242 + number})\n") and "\nCPU 1.0 ms: █ python 100%" in table
+        assert f" {8 * number + 8} " in table and f" {8 * number + 9} " not in table
+
+
 def test_the_page_says_nothing_of_them(mixed, tmp_path):
     (page,) = node("page-lines.mjs", report(mixed, "html", tmp_path / "x.html"))
     assert page["summaries"]["[4242] MainThread"] == "CPU 40.0 mspython 100.0 %native 0.0 %kernel 0.0 %"
