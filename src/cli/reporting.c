@@ -142,7 +142,7 @@ struct attribute_options report_attribute_options(const struct report_options *o
 static enum status write_report(const struct profile *profile, const struct report_options *options, FILE *stream,
                                 struct error *error) {
     struct attribute_options attribute = report_attribute_options(options);
-    struct source_cache *sources = source_cache_new(report_open_source, NULL);
+    struct source_cache *sources = source_cache_new(report_open_source, NULL, SOURCE_PYTHON);
     if (sources == NULL)
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     enum status status;
