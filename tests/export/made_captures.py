@@ -19,7 +19,7 @@ MEASURES = {
     name: number
     for number, name in enumerate(
         "samples wall cpu python native kernel wait gil_wait alloc_bytes alloc_count peak_bytes live_bytes python_bytes"
-        " copy_bytes gpu gpu_bytes".split()
+        " copy_bytes gpu gpu_bytes temporary_bytes live_count".split()
     )
 }
 PARTS = ("python", "native", "kernel")
