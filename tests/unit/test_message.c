@@ -44,18 +44,19 @@ static void test_no_character_is_cut(void **state) {
     for (size_t piece = 0; piece < 3; piece++)
         for (int before = 0; before < 5; before++)
             for (int after = 0; after < 5; after++) {
-                char middle[ROOM * 4] = "";
-                for (int i = 0; i < ROOM; i++)
-                    strcat(middle, PIECES[piece]);
+                char middle[ROOM * 4 + 1] = "";
+                size_t length = strlen(PIECES[piece]);
+                for (size_t i = 0; i < ROOM; i++)
+                    memcpy(middle + i * length, PIECES[piece], length + 1);
                 const char *made = format("%.*s%s%.*s", before, "beginning", middle, after, "ending");
                 assert_true(strlen(made) < ROOM && strlen(made) > ROOM - 8);
                 const char *at = made + before;
-                for (; strncmp(at, "…", 3) != 0; at += strlen(PIECES[piece]))
-                    assert_memory_equal(at, PIECES[piece], strlen(PIECES[piece]));
+                for (; strncmp(at, "…", 3) != 0; at += length)
+                    assert_memory_equal(at, PIECES[piece], length);
                 size_t left = strlen(at) - 3 - (size_t)after;
-                assert_int_equal(left % strlen(PIECES[piece]), 0);
-                for (at += 3; left > 0; left -= strlen(PIECES[piece]), at += strlen(PIECES[piece]))
-                    assert_memory_equal(at, PIECES[piece], strlen(PIECES[piece]));
+                assert_int_equal(left % length, 0);
+                for (at += 3; left > 0; left -= length, at += length)
+                    assert_memory_equal(at, PIECES[piece], length);
                 assert_memory_equal(at, "ending", (size_t)after);
             }
 }
