@@ -71,7 +71,7 @@ static void append_process(struct profile *profile, int32_t pid, int32_t parent_
  * steps. */
 static void test_a_string_is_the_users_where_the_user_runs_it(void **state) {
     (void)state;
-    enum { PROCESSES = 20000, FRAMES = 500 };
+    enum { PROCESSES = 20000, FRAMES = 3000 };
     struct profile *profile = profile_new();
     append_process(profile, 1, 0, "x.py");
     for (int32_t pid = 2; pid <= PROCESSES; pid++)
