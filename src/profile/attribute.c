@@ -24,7 +24,7 @@ struct attributor {
     bool library_runs_strings;
     int measures[MEASURE_COUNT]; /* those taken */
     int measure_count;
-    size_t *starts;   /* thread -> its first place in by_thread; one more than there are threads */
+    size_t *starts;   /* thread -> its first place in entry_of; then the end */
     size_t *entry_of; /* the numbers of the entries, thread after thread */
     struct row_table lines, functions;
 
@@ -301,10 +301,10 @@ static bool allocate(struct attributor *work) {
            work->entry_of != NULL;
 }
 
-/* A counting sort. */
+/* A counting sort: a thread's start is counted one place further on than it belongs, moves on by each of the thread's
+ * entries, and so ends as the next thread's start. */
 static void sort_entries(struct attributor *work) {
     const struct profile *profile = work->profile;
-    /* What begins two places further on is one place further on when its entries stand. */
     for (size_t i = 0; i < profile->entry_count; i++)
         work->starts[profile->entries[i].thread + 2]++;
     for (size_t i = 2; i < profile->thread_count + 2; i++)
