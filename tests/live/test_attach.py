@@ -372,6 +372,16 @@ def test_a_script_that_was_called_by_a_relative_name(python, script, tmp_path):
     assert "sum(range(10000))" in shown, "the source was found"
 
 
+def test_what_is_not_told_to_be_python_is_shown_live_alone(any_python, script, tmp_path):
+    """A report may be passed on; what runs before one's eyes is no secret of anybody's."""
+    with Target(any_python, script(SIGNALLED, "program")) as target:
+        target.await_cpu_time(target.pid, ticks=5)
+        dump = strobe("dump", target.pid).stdout
+        table = strobe("attach", "-d", "0.2", "--no-capture", target.pid).stdout
+    assert "sum(range(10000))" in dump
+    assert "sum(range(10000))" not in table and "work" in table
+
+
 # ---------------------------------------------------------------------------------------------- usage
 
 
