@@ -1,7 +1,8 @@
 #include "base/status.h"
 
+#include "base/message.h"
+
 #include <stdarg.h>
-#include <stdio.h>
 
 #undef error_set /* what the analyzer is told in its place */
 
@@ -12,7 +13,7 @@ enum status error_set(struct error *error, enum status status, const char *forma
     va_list arguments;
     va_start(arguments, format);
     /* clang-tidy 14 does not always see va_start. NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
-    (void)vsnprintf(error->text, sizeof error->text, format, arguments);
+    message_format(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
     return status;
 }

@@ -29,7 +29,8 @@ struct error {
 };
 
 /* Writes `format` into `error` (which may be NULL) and returns `status`, so that a failing function can end with
- * `return error_set(...)`. The text is cut to the buffer, never overrun. Not signal-safe. */
+ * `return error_set(...)`. A text that is longer than the buffer keeps its beginning and its
+ * end (message.h). Not signal-safe. */
 enum status error_set(struct error *error, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,6 +1,7 @@
 /* The file, its chunks and epochs. */
 #include "capture/writer.h"
 
+#include "base/message.h"
 #include "capture/writer_state.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ enum status writer_fail(struct capture_writer *writer, enum status status, const
         return writer->error.status;
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(writer->error.text, sizeof writer->error.text, format, arguments);
+    message_format(writer->error.text, sizeof writer->error.text, format, arguments);
     va_end(arguments);
     writer->error.status = status;
     return status;

@@ -1,5 +1,7 @@
 #include "cli/cli.h"
 
+#include "base/message.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -32,12 +34,12 @@ int cli_exit_status(enum status status) {
 
 /* One line, whatever is in the names that it quotes, and in one piece. */
 static void say(const char *format, va_list arguments) {
-    char line[LINE_BYTES];
-    int length = vsnprintf(line, sizeof line, format, arguments);
-    for (int i = 0; line[i] != '\0' && i < length; i++)
+    char line[LINE_BYTES] = "";
+    message_format(line, sizeof line, format, arguments);
+    for (size_t i = 0; line[i] != '\0'; i++)
         if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
             line[i] = '?';
-    (void)fprintf(stderr, "strobe: %s\n", length >= 0 ? line : format);
+    (void)fprintf(stderr, "strobe: %s\n", line);
 }
 
 void cli_say(const char *format, ...) {
@@ -66,7 +68,7 @@ int cli_usage_error(const char *command, const char *format, ...) {
     char text[512];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
+    message_format(text, sizeof text, format, arguments);
     va_end(arguments);
     cli_say("%s (see 'strobe%s%s --help')", text, command[0] != '\0' ? " " : "", command);
     return EXIT_USAGE;

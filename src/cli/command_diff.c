@@ -103,7 +103,7 @@ static enum status write_comparison(const struct profile *before, const struct p
     bool as_is = how->as_is || (!how->scale && is_whole_run(before) && is_whole_run(after));
     if (options->format != NULL)
         return diff_json_write(before, after, &attribute, as_is, stream, error);
-    struct source_cache *sources = source_cache_new(report_open_source, NULL);
+    struct source_cache *sources = source_cache_new(report_open_source, NULL, SOURCE_PYTHON);
     struct diff_table_options table = {&attribute,
                                        sources,
                                        options->lines,

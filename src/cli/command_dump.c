@@ -80,7 +80,7 @@ static enum status open_source(void *context, const char *path, int *fd) {
 static enum status write_look(struct process *process, const struct look *look, bool json) {
     if (json)
         return dump_write_json(look, stdout);
-    struct source_cache *sources = source_cache_new(open_source, process);
+    struct source_cache *sources = source_cache_new(open_source, process, SOURCE_ANY);
     if (sources == NULL)
         return STATUS_FAILED;
     enum status status = dump_write_text(look, sources, cli_wants_colour(stdout), stdout);

@@ -1,5 +1,5 @@
-/* `strobe diff -f json`: {"strobe_diff": 1, "before": {...}, "after": {...}, "scale": s, "lines": [...],
- * "functions": [...]}; measures are called as in the report's JSON, those of after are scaled. */
+/* `strobe diff -f json`, as docs/diff.schema.json says: {"strobe_diff": 1, "before": {...}, "after": {...}, "scale": s,
+ * "lines": [...], "functions": [...]}; measures are called as in the report's JSON, those of after are scaled. */
 #ifndef STROBE_CLI_DIFF_JSON_H
 #define STROBE_CLI_DIFF_JSON_H
 

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -140,31 +139,10 @@ struct attribute_options report_attribute_options(const struct report_options *o
                                       .process = ATTRIBUTE_ANY};
 }
 
-/* A table of each thread that did anything. */
-static enum status write_threads(const struct profile *profile, const struct report_table_options *table,
-                                 struct attribute_options *attribute, FILE *stream, struct error *error) {
-    enum status status = STATUS_OK;
-    const char *between = "";
-    for (size_t i = 0; i < profile->thread_count && status == STATUS_OK; i++) {
-        const struct profile_thread *thread = &profile->threads[i];
-        bool is_empty = true;
-        for (size_t j = 0; j < profile->entry_count && is_empty; j++)
-            is_empty = profile->entries[j].thread != i;
-        if (is_empty)
-            continue;
-        attribute->thread = (int64_t)i;
-        fprintf(stream, "%sthread %s (%" PRIu64 ")\n", between, thread->name[0] != '\0' ? thread->name : "?",
-                thread->native_id != 0 ? thread->native_id : thread->thread_id);
-        status = report_table_write(profile, table, stream, error);
-        between = "\n\n";
-    }
-    return status;
-}
-
 static enum status write_report(const struct profile *profile, const struct report_options *options, FILE *stream,
                                 struct error *error) {
     struct attribute_options attribute = report_attribute_options(options);
-    struct source_cache *sources = source_cache_new(report_open_source, NULL);
+    struct source_cache *sources = source_cache_new(report_open_source, NULL, SOURCE_PYTHON);
     if (sources == NULL)
         return error_set(error, STATUS_FAILED, "there is not enough memory");
     enum status status;
@@ -181,7 +159,7 @@ static enum status write_report(const struct profile *profile, const struct repo
                                              .colour = cli_wants_colour(stream),
                                              .main = options->has_measure ? &options->measure : NULL,
                                              .with_idle = options->idle};
-        status = options->threads ? write_threads(profile, &table, &attribute, stream, error)
+        status = options->threads ? report_table_write_threads(profile, &table, stream, error)
                                   : report_table_write(profile, &table, stream, error);
     }
     source_cache_free(sources);

@@ -204,6 +204,7 @@ static enum status put_classes(struct writer *writer) {
     if (writer->options != NULL && writer->options->attribute != NULL)
         options = *writer->options->attribute;
     options.all = false;
+    options.thread = ATTRIBUTE_ANY; /* whichever are shown, what a frame is does not depend on them */
     TRY(attribute_profile(writer->profile, &options, &attribution, &writer->error));
     json_stream_open_key(&writer->json, "class", '[');
     for (size_t i = 0; i < writer->profile->stack_count; i++)

@@ -206,7 +206,8 @@ static void put_threads(struct writer *writer) {
         if (thread->has_cpu)
             put_seconds(json, "cpu_s", thread->cpu_ns);
         json_stream_open_key(json, "sampled", '{');
-        put_measures(writer, writer->profile->processes[thread->process].taken, writer->attribution.threads[i], NULL);
+        put_measures(writer, writer->profile->processes[thread->process].taken,
+                     attribute_share(&writer->attribution.threads, i), NULL);
         json_stream_close(json, '}');
         close_row(json);
     }
@@ -348,7 +349,7 @@ static void put_processes(struct writer *writer) {
         put_seconds(json, "elapsed_s", process->elapsed_ns);
         put_counters(json, &process->counters);
         json_stream_open_key(json, "sampled", '{');
-        put_measures(writer, process->taken, writer->attribution.processes[i], NULL);
+        put_measures(writer, process->taken, attribute_share(&writer->attribution.processes, i), NULL);
         json_stream_close(json, '}');
         put_memory(writer, (uint32_t)i);
         close_row(json);

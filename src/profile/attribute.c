@@ -1,9 +1,11 @@
 /* A profile's stacks are a tree whose parents come before their children. So nothing here walks a stack: what a stack
  * is charged to is passed down the tree, sums are passed up it, and one walk over it tells which frame of a recursion
- * is the outermost. All of it is linear in the number of stacks, however deep they are. */
+ * is the outermost. All of it is linear in the number of stacks, however deep they are. What does not depend on who is
+ * counted is found once; an attribution of one thread then touches no more than the stacks that this thread has, so
+ * that all threads one after the other cost what there is of them together. */
 #include "profile/attribute.h"
 
-#include "base/digest.h"
+#include "profile/attribute_rows.h"
 #include "profile/builder.h"
 #include "profile/natives.h"
 
@@ -11,32 +13,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct row_table {
-    struct attribute_row *rows;
-    size_t count, capacity;
-    struct digest_map index; /* -> row + 1 */
-    uint32_t *of_frame;      /* frame -> row; meaningless for hidden frames */
-    uint32_t *active_count;  /* row -> how many frames of the path being walked are it */
-};
-
-struct work {
+struct attributor {
     const struct profile *profile;
     const struct attribute_options *options;
-    struct attribution *result;
     uint8_t *frame_class;
     uint32_t *charged; /* stack -> the stack whose innermost frame has its self; 0: none */
     uint8_t *class;    /* stack -> its innermost frame's class, called as it is there */
     uint8_t *visible;  /* the same of its innermost frame that is not hidden: C between two frames has none */
     uint8_t *best;     /* stack -> the highest class in it */
-    uint64_t *sums;    /* stack × measure -> of it and the stacks below it that count alike */
-    uint32_t *taken;   /* the same: the measures that were taken of their processes */
-    uint32_t *first_child;
-    uint32_t *next_sibling;
-    struct row_table lines, functions;
-    struct native_table natives;
     bool library_runs_strings;
     int measures[MEASURE_COUNT]; /* those taken */
     int measure_count;
+    size_t *starts;   /* thread -> its first place in entry_of; then the end */
+    size_t *entry_of; /* the numbers of the entries, thread after thread */
+    struct row_table lines, functions;
+
+    /* Of one attribution; what it touched is as it was before when it ends. */
+    struct attribution *result;
+    uint64_t *sums;  /* stack × measure -> of it and the stacks below it that count alike */
+    uint32_t *taken; /* the same: the measures that were taken of their processes */
+    uint32_t *first_child;
+    uint32_t *next_sibling;
+    bool *is_reached;  /* stack -> whether it, or what it calls, was charged with anything */
+    uint32_t *reached; /* those stacks, callers before what they call */
+    size_t reached_count;
+    struct native_table natives;
 };
 
 static const struct attribute_options DEFAULTS = {.thread = ATTRIBUTE_ANY, .process = ATTRIBUTE_ANY};
@@ -73,7 +74,7 @@ static uint8_t classify(const struct attribute_options *options, const struct pr
     return strncmp(frame->file, "<frozen importlib.", strlen("<frozen importlib.")) == 0 ? FRAME_IMPORT : FRAME_LIBRARY;
 }
 
-static void classify_frames(struct work *work) {
+static void classify_frames(struct attributor *work) {
     const struct profile_frame *frames = work->profile->frames;
     work->library_runs_strings =
         !work->options->all && work->options->only_count == 0 && library_runs_strings(work->profile);
@@ -86,53 +87,9 @@ static void classify_frames(struct work *work) {
     }
 }
 
-/* Of several functions on one line (a lambda in its call) the line is the one's that begins first. */
-static bool is_better_name(const struct profile_frame *frame, const struct attribute_row *row) {
-    return frame->first_line < row->first_line ||
-           (frame->first_line == row->first_line && strcmp(frame->qualname, row->qualname) < 0);
-}
-
-static enum status find_row(struct row_table *table, const struct profile_frame *frame, bool is_line, uint32_t *row) {
-    const uint64_t fields[] = {(uintptr_t)frame->file, is_line ? 0 : (uintptr_t)frame->function,
-                               (uint32_t)(is_line ? frame->line : frame->first_line)};
-    struct digest key = digest_of(fields, sizeof fields);
-    uint32_t known = digest_map_get(&table->index, key);
-    if (known == 0) {
-        TRY(builder_reserve((void **)&table->rows, table->count, &table->capacity, sizeof table->rows[0]));
-        TRY(digest_map_set(&table->index, key, (uint32_t)table->count + 1));
-        table->rows[table->count++] = (struct attribute_row){
-            .file = frame->file,
-            .line = is_line ? frame->line : -1,
-            .is_library = frame->is_library,
-            .is_native = frame->kind == CAPTURE_FRAME_NATIVE,
-        };
-        known = (uint32_t)table->count;
-    }
-    struct attribute_row *found = &table->rows[known - 1];
-    if (found->function == NULL || is_better_name(frame, found)) {
-        found->function = frame->function;
-        found->qualname = frame->qualname;
-        found->first_line = frame->first_line;
-    }
-    *row = known - 1;
-    return STATUS_OK;
-}
-
-static enum status make_rows(struct work *work, struct row_table *table, bool is_line) {
-    const struct profile *profile = work->profile;
-    table->of_frame = calloc(profile->frame_count, sizeof table->of_frame[0]);
-    if (table->of_frame == NULL)
-        return STATUS_FAILED;
-    for (size_t i = 0; i < profile->frame_count; i++)
-        if (work->frame_class[i] != FRAME_HIDDEN)
-            TRY(find_row(table, &profile->frames[i], is_line, &table->of_frame[i]));
-    table->active_count = calloc(table->count + 1, sizeof table->active_count[0]);
-    return table->active_count != NULL ? STATUS_OK : STATUS_FAILED;
-}
-
 /* What a library runs that stands in a string (a line of a .pth file, a namedtuple's method) is the library's; so is
  * what it starts another interpreter with (multiprocessing's -c "from multiprocessing.spawn import ..."). */
-static uint8_t class_of(const struct work *work, uint32_t stack) {
+static uint8_t class_of(const struct attributor *work, uint32_t stack) {
     const struct profile_stack *stacks = work->profile->stacks;
     uint8_t class = work->frame_class[stacks[stack].frame];
     if (class != FRAME_USER || work->visible[stacks[stack].parent] != FRAME_LIBRARY)
@@ -141,7 +98,7 @@ static uint8_t class_of(const struct work *work, uint32_t stack) {
 }
 
 /* Down the tree: the innermost frame at or above each stack that is of the highest class there. */
-static void charge_stacks(struct work *work) {
+static void charge_stacks(struct attributor *work) {
     work->visible[0] = work->library_runs_strings ? FRAME_LIBRARY : FRAME_HIDDEN;
     for (uint32_t i = 1; i < work->profile->stack_count; i++) {
         uint32_t parent = work->profile->stacks[i].parent;
@@ -153,21 +110,19 @@ static void charge_stacks(struct work *work) {
     }
 }
 
-static bool is_wanted(const struct work *work, const struct profile_entry *entry) {
-    const struct attribute_options *options = work->options;
-    return (options->thread == ATTRIBUTE_ANY || options->thread == entry->thread) &&
-           (options->process == ATTRIBUTE_ANY || options->process == work->profile->threads[entry->thread].process);
-}
-
 static void add(uint64_t *sum, uint64_t amount) {
     *sum = saturating_add(*sum, amount);
 }
 
-static uint64_t *sum_of(const struct work *work, uint32_t stack, int measure) {
+static uint64_t *share_of(const struct attribute_shares *shares, uint32_t number, enum measure measure) {
+    return &shares->sums[number - shares->first][measure];
+}
+
+static uint64_t *sum_of(const struct attributor *work, uint32_t stack, int measure) {
     return &work->sums[(size_t)stack * (size_t)work->measure_count + (size_t)measure];
 }
 
-static void count_entry(struct work *work, const struct profile_entry *entry, struct attribute_native *native,
+static void count_entry(struct attributor *work, const struct profile_entry *entry, struct attribute_native *native,
                         int measure, uint64_t amount) {
     struct attribution *result = work->result;
     enum measure id = (enum measure)work->measures[measure];
@@ -177,18 +132,18 @@ static void count_entry(struct work *work, const struct profile_entry *entry, st
         return;
     }
     uint32_t frame = work->profile->stacks[charged].frame;
-    add(&work->lines.rows[work->lines.of_frame[frame]].self[id], amount);
-    add(&work->functions.rows[work->functions.of_frame[frame]].self[id], amount);
+    add(&rows_use(&work->lines, frame)->self[id], amount);
+    add(&rows_use(&work->functions, frame)->self[id], amount);
     if (native != NULL)
         add(&native->self[id], amount);
     add(&result->sums[id], amount);
-    add(&result->threads[entry->thread][id], amount);
-    add(&result->processes[work->profile->threads[entry->thread].process][id], amount);
+    add(share_of(&result->threads, entry->thread, id), amount);
+    add(share_of(&result->processes, work->profile->threads[entry->thread].process, id), amount);
     add(sum_of(work, entry->stack, measure), amount);
 }
 
 /* The native function that the stack ends with; NULL when it ends with none, or is charged to nothing. */
-static enum status find_native(struct work *work, uint32_t stack, struct attribute_native **native) {
+static enum status find_native(struct attributor *work, uint32_t stack, struct attribute_native **native) {
     const struct profile *profile = work->profile;
     const struct profile_frame *innermost = &profile->frames[profile->stacks[stack].frame];
     *native = NULL;
@@ -198,39 +153,57 @@ static enum status find_native(struct work *work, uint32_t stack, struct attribu
     return native_find(&work->natives, innermost, charged->file, charged->line, native);
 }
 
-static void note_taken(struct work *work, const struct profile_entry *entry, struct attribute_native *native) {
+static void note_taken(struct attributor *work, const struct profile_entry *entry, struct attribute_native *native) {
     uint32_t taken = work->profile->processes[work->profile->threads[entry->thread].process].taken;
     uint32_t charged = work->charged[entry->stack], frame = work->profile->stacks[charged].frame;
     if (charged == 0) {
         work->result->left_out_taken |= taken;
         return;
     }
-    work->lines.rows[work->lines.of_frame[frame]].taken |= taken;
-    work->functions.rows[work->functions.of_frame[frame]].taken |= taken;
+    rows_use(&work->lines, frame)->taken |= taken;
+    rows_use(&work->functions, frame)->taken |= taken;
     work->taken[entry->stack] |= taken;
     if (native != NULL)
         native->taken |= taken;
 }
 
-static enum status count_entries(struct work *work) {
-    for (size_t i = 0; i < work->profile->entry_count; i++) {
-        const struct profile_entry *entry = &work->profile->entries[i];
+/* The stack and its callers, as far as they are not yet reached. */
+static void reach(struct attributor *work, uint32_t stack) {
+    size_t count = 0, at;
+    for (uint32_t i = stack; i != 0 && !work->is_reached[i]; i = work->profile->stacks[i].parent)
+        count++;
+    at = work->reached_count += count;
+    for (uint32_t i = stack; i != 0 && !work->is_reached[i]; i = work->profile->stacks[i].parent) {
+        work->is_reached[i] = true;
+        work->reached[--at] = i;
+    }
+}
+
+static enum status count_entries(struct attributor *work, int64_t thread) {
+    const struct profile *profile = work->profile;
+    int64_t process = work->options->process;
+    size_t begin = thread != ATTRIBUTE_ANY ? work->starts[thread] : 0;
+    size_t end = thread != ATTRIBUTE_ANY ? work->starts[thread + 1] : profile->entry_count;
+    for (size_t i = begin; i < end; i++) {
+        const struct profile_entry *entry = &profile->entries[work->entry_of[i]];
         struct attribute_native *native = NULL;
-        if (!is_wanted(work, entry))
+        if (process != ATTRIBUTE_ANY && process != profile->threads[entry->thread].process)
             continue;
         TRY(find_native(work, entry->stack, &native));
         note_taken(work, entry, native);
+        reach(work, entry->stack);
         for (int m = 0; m < work->measure_count; m++)
-            count_entry(work, entry, native, m, profile_value(work->profile, i, (enum measure)work->measures[m]));
+            count_entry(work, entry, native, m,
+                        profile_value(profile, work->entry_of[i], (enum measure)work->measures[m]));
     }
     return STATUS_OK;
 }
 
 /* Up the tree. What has user code in it is nothing to a caller that has none: a stack stands for itself only when it
  * has none at all. The same for library code and callers that are native. */
-static void sum_up(struct work *work) {
-    for (uint32_t i = (uint32_t)work->profile->stack_count; i-- > 1;) {
-        uint32_t parent = work->profile->stacks[i].parent;
+static void sum_up(struct attributor *work) {
+    for (size_t at = work->reached_count; at-- > 0;) {
+        uint32_t i = work->reached[at], parent = work->profile->stacks[i].parent;
         work->next_sibling[i] = work->first_child[parent];
         work->first_child[parent] = i;
         if (parent == 0 || work->best[i] != work->best[parent])
@@ -241,27 +214,28 @@ static void sum_up(struct work *work) {
     }
 }
 
-static bool has_total(const struct work *work, uint32_t stack) {
+static bool has_total(const struct attributor *work, uint32_t stack) {
     return work->class[stack] != FRAME_HIDDEN && work->class[stack] == work->best[stack];
 }
 
-static void enter_row(const struct work *work, struct row_table *table, uint32_t stack) {
-    uint32_t row = table->of_frame[work->profile->stacks[stack].frame];
-    if (table->active_count[row]++ > 0)
+static void enter_row(const struct attributor *work, struct row_table *table, uint32_t stack) {
+    uint32_t frame = work->profile->stacks[stack].frame;
+    if (table->active_count[table->of_frame[frame]]++ > 0)
         return;
-    table->rows[row].taken |= work->taken[stack];
+    struct attribute_row *row = rows_use(table, frame);
+    row->taken |= work->taken[stack];
     for (int m = 0; m < work->measure_count; m++)
-        add(&table->rows[row].total[work->measures[m]], *sum_of(work, stack, m));
+        add(&row->total[work->measures[m]], *sum_of(work, stack, m));
 }
 
-static void enter_stack(struct work *work, uint32_t stack) {
+static void enter_stack(struct attributor *work, uint32_t stack) {
     if (stack != 0 && has_total(work, stack)) {
         enter_row(work, &work->lines, stack);
         enter_row(work, &work->functions, stack);
     }
 }
 
-static void leave_stack(struct work *work, uint32_t stack) {
+static void leave_stack(struct attributor *work, uint32_t stack) {
     if (stack != 0 && has_total(work, stack)) {
         uint32_t frame = work->profile->stacks[stack].frame;
         work->lines.active_count[work->lines.of_frame[frame]]--;
@@ -270,7 +244,7 @@ static void leave_stack(struct work *work, uint32_t stack) {
 }
 
 /* Through the whole tree, children before siblings, so that active_count says what the path down to here holds. */
-static void count_totals(struct work *work) {
+static void count_totals(struct attributor *work) {
     uint32_t stack = 0;
     for (;;) {
         if (work->first_child[stack] != 0) {
@@ -290,40 +264,20 @@ static void count_totals(struct work *work) {
     }
 }
 
-static int compare_numbers(int32_t left, int32_t right) {
-    return (left > right) - (left < right);
+static void forget_reached(struct attributor *work) {
+    for (size_t i = 0; i < work->reached_count; i++) {
+        uint32_t stack = work->reached[i];
+        work->is_reached[stack] = false;
+        work->first_child[stack] = work->next_sibling[stack] = work->taken[stack] = 0;
+        memset(sum_of(work, stack, 0), 0, (size_t)work->measure_count * sizeof work->sums[0]);
+    }
+    work->first_child[0] = 0;
+    work->reached_count = 0;
 }
 
-static int compare_rows(const void *left, const void *right) {
-    const struct attribute_row *a = left;
-    const struct attribute_row *b = right;
-    int order = a->file != b->file ? strcmp(a->file, b->file) : 0;
-    order = order != 0 ? order : compare_numbers(a->line, b->line);
-    order = order != 0 ? order : compare_numbers(a->first_line, b->first_line);
-    return order != 0 ? order : strcmp(a->function, b->function);
-}
+/* ------------------------------------------------------------------------------------------------ once -------- */
 
-static bool is_row_empty(const struct attribute_row *row) {
-    for (int m = 0; m < MEASURE_COUNT; m++)
-        if (row->self[m] != 0 || row->total[m] != 0)
-            return false;
-    return true;
-}
-
-/* Drops the rows that nothing was charged to, and hands the others over. */
-static void finish_rows(struct row_table *table, struct attribute_row **rows, size_t *count) {
-    size_t kept = 0;
-    for (size_t i = 0; i < table->count; i++)
-        if (!is_row_empty(&table->rows[i]))
-            table->rows[kept++] = table->rows[i];
-    if (kept > 0)
-        qsort(table->rows, kept, sizeof table->rows[0], compare_rows);
-    *rows = table->rows;
-    *count = kept;
-    table->rows = NULL;
-}
-
-static bool allocate(struct work *work) {
+static bool allocate(struct attributor *work) {
     const struct profile *profile = work->profile;
     for (int m = 0; m < MEASURE_COUNT; m++)
         if (profile_has(profile, (enum measure)m))
@@ -337,62 +291,152 @@ static bool allocate(struct work *work) {
     work->taken = calloc(profile->stack_count, sizeof work->taken[0]);
     work->first_child = calloc(profile->stack_count, sizeof work->first_child[0]);
     work->next_sibling = calloc(profile->stack_count, sizeof work->next_sibling[0]);
-    work->result->threads = calloc(profile->thread_count + 1, sizeof work->result->threads[0]);
-    work->result->processes = calloc(profile->process_count + 1, sizeof work->result->processes[0]);
+    work->is_reached = calloc(profile->stack_count, sizeof work->is_reached[0]);
+    work->reached = calloc(profile->stack_count, sizeof work->reached[0]);
+    work->starts = calloc(profile->thread_count + 2, sizeof work->starts[0]);
+    work->entry_of = calloc(profile->entry_count + 1, sizeof work->entry_of[0]);
     return work->frame_class != NULL && work->charged != NULL && work->class != NULL && work->visible != NULL &&
            work->best != NULL && work->sums != NULL && work->taken != NULL && work->first_child != NULL &&
-           work->next_sibling != NULL && work->result->threads != NULL && work->result->processes != NULL;
+           work->next_sibling != NULL && work->is_reached != NULL && work->reached != NULL && work->starts != NULL &&
+           work->entry_of != NULL;
 }
 
-static void release_rows(struct row_table *table) {
-    free(table->rows);
-    free(table->of_frame);
-    free(table->active_count);
-    digest_map_release(&table->index);
+/* A counting sort: a thread's start is counted one place further on than it belongs, moves on by each of the thread's
+ * entries, and so ends as the next thread's start. */
+static void sort_entries(struct attributor *work) {
+    const struct profile *profile = work->profile;
+    for (size_t i = 0; i < profile->entry_count; i++)
+        work->starts[profile->entries[i].thread + 2]++;
+    for (size_t i = 2; i < profile->thread_count + 2; i++)
+        work->starts[i] += work->starts[i - 1];
+    for (size_t i = 0; i < profile->entry_count; i++)
+        work->entry_of[work->starts[profile->entries[i].thread + 1]++] = i;
 }
 
-static enum status attribute(struct work *work) {
+static enum status prepare(struct attributor *work) {
     if (!allocate(work))
         return STATUS_FAILED;
+    sort_entries(work);
     classify_frames(work);
-    TRY(make_rows(work, &work->lines, true));
-    TRY(make_rows(work, &work->functions, false));
+    TRY(rows_make(&work->lines, work->profile, work->frame_class, true));
+    TRY(rows_make(&work->functions, work->profile, work->frame_class, false));
     charge_stacks(work);
-    TRY(count_entries(work));
-    if (work->options->thread == ATTRIBUTE_ANY)
-        TRY(line_memory_find(work->profile, work->charged, &work->result->memory));
+    return STATUS_OK;
+}
+
+static enum status fail(enum status status, struct error *error) {
+    return error_set(error, status, "cannot attribute the profile: %s",
+                     status == STATUS_FAILED ? "out of memory" : status_name(status));
+}
+
+enum status attributor_new(const struct profile *profile, const struct attribute_options *options,
+                           struct attributor **attributor, struct error *error) {
+    struct attributor *work = calloc(1, sizeof *work);
+    if (work == NULL)
+        return fail(STATUS_FAILED, error);
+    work->profile = profile;
+    work->options = options != NULL ? options : &DEFAULTS;
+    enum status status = prepare(work);
+    if (status != STATUS_OK) {
+        attributor_free(work);
+        return fail(status, error);
+    }
+    *attributor = work;
+    return STATUS_OK;
+}
+
+void attributor_free(struct attributor *work) {
+    if (work == NULL)
+        return;
+    free(work->frame_class);
+    free(work->charged);
+    free(work->class);
+    free(work->visible);
+    free(work->best);
+    free(work->sums);
+    free(work->taken);
+    free(work->first_child);
+    free(work->next_sibling);
+    free(work->is_reached);
+    free(work->reached);
+    free(work->starts);
+    free(work->entry_of);
+    rows_release(&work->lines);
+    rows_release(&work->functions);
+    free(work);
+}
+
+bool attributor_has_thread(const struct attributor *attributor, size_t thread) {
+    return attributor->starts[thread + 1] > attributor->starts[thread];
+}
+
+/* ------------------------------------------------------------------------------------------------ each -------- */
+
+static bool make_shares(struct attribute_shares *shares, int64_t only, size_t count) {
+    shares->first = only != ATTRIBUTE_ANY ? (size_t)only : 0;
+    shares->count = only != ATTRIBUTE_ANY ? 1 : count;
+    shares->sums = calloc(shares->count + 1, sizeof shares->sums[0]);
+    return shares->sums != NULL;
+}
+
+/* What is known of all threads together alone. */
+static enum status add_whole(struct attributor *work) {
+    struct attribution *result = work->result;
+    result->classes = malloc(work->profile->stack_count);
+    if (result->classes == NULL)
+        return STATUS_FAILED;
+    memcpy(result->classes, work->class, work->profile->stack_count);
+    return line_memory_find(work->profile, work->charged, &result->memory);
+}
+
+static enum status attribute(struct attributor *work, int64_t thread) {
+    const struct profile *profile = work->profile;
+    struct attribution *result = work->result;
+    int64_t process = ATTRIBUTE_ANY;
+    if (thread != ATTRIBUTE_ANY)
+        process = profile->threads[thread].process;
+    if (!make_shares(&result->threads, thread, profile->thread_count) ||
+        !make_shares(&result->processes, process, profile->process_count))
+        return STATUS_FAILED;
+    TRY(count_entries(work, thread));
+    if (thread == ATTRIBUTE_ANY)
+        TRY(add_whole(work));
     sum_up(work);
     count_totals(work);
-    finish_rows(&work->lines, &work->result->lines, &work->result->line_count);
-    finish_rows(&work->functions, &work->result->functions, &work->result->function_count);
-    work->result->classes = work->class;
-    work->class = NULL;
-    return native_finish(&work->natives, profile_has(work->profile, MEASURE_CPU_NATIVE_NS), work->result);
+    TRY(rows_take(&work->lines, &result->lines, &result->line_count));
+    TRY(rows_take(&work->functions, &result->functions, &result->function_count));
+    return native_finish(&work->natives, profile_has(profile, MEASURE_CPU_NATIVE_NS), result);
+}
+
+enum status attributor_run(struct attributor *attributor, int64_t thread, struct attribution *attribution,
+                           struct error *error) {
+    *attribution = (struct attribution){0};
+    attributor->result = attribution;
+    attributor->natives = (struct native_table){0};
+    enum status status = attribute(attributor, thread);
+    native_release(&attributor->natives);
+    forget_reached(attributor);
+    if (status != STATUS_OK) {
+        attribution_release(attribution);
+        return fail(status, error);
+    }
+    return STATUS_OK;
 }
 
 enum status attribute_profile(const struct profile *profile, const struct attribute_options *options,
                               struct attribution *attribution, struct error *error) {
+    struct attributor *attributor = NULL;
     *attribution = (struct attribution){0};
-    struct work work = {.profile = profile, .options = options != NULL ? options : &DEFAULTS, .result = attribution};
-    enum status status = attribute(&work);
-    free(work.frame_class);
-    free(work.charged);
-    free(work.class);
-    free(work.visible);
-    free(work.best);
-    free(work.sums);
-    free(work.taken);
-    free(work.first_child);
-    free(work.next_sibling);
-    release_rows(&work.lines);
-    release_rows(&work.functions);
-    native_release(&work.natives);
-    if (status != STATUS_OK) {
-        attribution_release(attribution);
-        return error_set(error, status, "cannot attribute the profile: %s",
-                         status == STATUS_FAILED ? "out of memory" : status_name(status));
-    }
-    return STATUS_OK;
+    TRY(attributor_new(profile, options, &attributor, error));
+    enum status status = attributor_run(attributor, attributor->options->thread, attribution, error);
+    attributor_free(attributor);
+    return status;
+}
+
+const uint64_t *attribute_share(const struct attribute_shares *shares, size_t number) {
+    static const uint64_t NOTHING[MEASURE_COUNT];
+    bool is_one = number >= shares->first && number - shares->first < shares->count;
+    return is_one ? shares->sums[number - shares->first] : NOTHING;
 }
 
 void attribution_release(struct attribution *attribution) {
@@ -402,7 +446,7 @@ void attribution_release(struct attribution *attribution) {
     free(attribution->native_functions);
     line_memory_release(&attribution->memory);
     free(attribution->classes);
-    free(attribution->threads);
-    free(attribution->processes);
+    free(attribution->threads.sums);
+    free(attribution->processes.sums);
     *attribution = (struct attribution){0};
 }

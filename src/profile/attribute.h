@@ -53,6 +53,13 @@ struct attribute_native {
  * what is above FRAME_NATIVE is one class. */
 enum frame_class { FRAME_HIDDEN, FRAME_NATIVE, FRAME_IMPORT, FRAME_LIBRARY, FRAME_USER };
 
+/* Of threads, or of processes: measures of each that may have been counted, which are all of them or just one. */
+struct attribute_shares {
+    size_t first; /* the index of the first one */
+    size_t count;
+    uint64_t (*sums)[MEASURE_COUNT];
+};
+
 struct attribution {
     struct attribute_row *lines; /* one for each file × line */
     size_t line_count;
@@ -62,18 +69,32 @@ struct attribution {
     size_t native_count;
     struct attribute_native *native_functions; /* the same summed up by function: file "", line -1 */
     size_t native_function_count;
-    struct line_memory memory;            /* what lines held over time; of threads by themselves there is none */
-    uint64_t sums[MEASURE_COUNT];         /* of all lines' self */
-    uint64_t left_out[MEASURE_COUNT];     /* of stacks that `only` and `exclude` left nothing of, and of empty stacks */
-    uint32_t left_out_taken;              /* bit by measure, as in the rows */
-    uint8_t *classes;                     /* by stack index, enum frame_class of its innermost frame as called there */
-    uint64_t (*threads)[MEASURE_COUNT];   /* by thread index, of what was counted */
-    uint64_t (*processes)[MEASURE_COUNT]; /* by process index, of what was counted */
+    struct line_memory memory;        /* what lines held over time; of threads by themselves there is none */
+    uint64_t sums[MEASURE_COUNT];     /* of all lines' self */
+    uint64_t left_out[MEASURE_COUNT]; /* of stacks that `only` and `exclude` left nothing of, and of empty stacks */
+    uint32_t left_out_taken;          /* bit by measure, as in the rows */
+    uint8_t *classes; /* by stack index, enum frame_class of its innermost frame as called there; NULL of one thread */
+    struct attribute_shares threads, processes;
 };
 
 /* Zero-initialised options with thread and process = ATTRIBUTE_ANY are the defaults, as is NULL. */
 enum status attribute_profile(const struct profile *profile, const struct attribute_options *options,
                               struct attribution *attribution, struct error *error) MUST_USE;
+/* The same in two steps, for many threads one after the other: first what does not depend on the thread, then each at
+ * the cost of what it did. The profile and the options are to outlive the attributor; of these `thread` does not count.
+ * After a failure the attributor can only be freed. */
+struct attributor;
+enum status attributor_new(const struct profile *profile, const struct attribute_options *options,
+                           struct attributor **attributor, struct error *error) MUST_USE;
+void attributor_free(struct attributor *attributor);
+/* Whether the thread with this index did anything. */
+bool attributor_has_thread(const struct attributor *attributor, size_t thread);
+/* `thread`: index of the only thread to count, or ATTRIBUTE_ANY. */
+enum status attributor_run(struct attributor *attributor, int64_t thread, struct attribution *attribution,
+                           struct error *error) MUST_USE;
+
+/* By measure, of the thread or process with this index; zeros when it was not counted. */
+const uint64_t *attribute_share(const struct attribute_shares *shares, size_t number);
 void attribution_release(struct attribution *attribution);
 /* The native functions of a line; NULL or any pointer when *count is 0. */
 const struct attribute_native *attribution_natives_of(const struct attribution *attribution, const char *file,

@@ -121,12 +121,17 @@ static enum status note_library(struct profile *profile, struct capture_text tex
     return STATUS_OK;
 }
 
+struct digest builder_pid_key(int32_t pid) {
+    return digest_of_pair((uint32_t)pid, 0);
+}
+
 enum status builder_set_process(struct profile *profile, uint32_t index, const struct capture_process *process) {
     struct profile_process *set = &profile->processes[index];
     const char **command = NULL;
     TRY(copy_texts(profile, process->command, process->command_count, &command));
     for (size_t i = 0; i < process->library_count; i++)
         TRY(note_library(profile, process->libraries[i]));
+    TRY(digest_map_set(&profile->builder->pids, builder_pid_key(process->pid), 1));
     set->pid = process->pid;
     set->parent_pid = process->parent_pid;
     set->command = command;

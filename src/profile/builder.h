@@ -33,6 +33,7 @@ struct profile_builder {
     const char **libraries;
     size_t library_count, library_capacity;
     struct digest_map library_index; /* -> 1 */
+    struct digest_map pids;          /* of the processes -> 1 */
     struct digest_map first_threads; /* process -> its first thread + 1 */
     struct digest_map allocators;    /* process × stack -> thread + 1 */
     struct held_watch held;
@@ -70,6 +71,9 @@ void builder_finish(struct profile *profile);
 /* Room for one more item in an array of `count`. */
 enum status builder_reserve(void **array, size_t count, size_t *capacity, size_t item_bytes) MUST_USE;
 uint64_t saturating_add(uint64_t left, uint64_t right);
+
+/* The key of builder.pids. */
+struct digest builder_pid_key(int32_t pid);
 
 /* Whether a Python frame is not of the user's code, as far as its file and name tell. */
 bool library_has_frame(const struct profile *profile, const struct profile_frame *frame);

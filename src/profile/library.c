@@ -77,10 +77,7 @@ static bool runs_a_string(const struct profile_process *process) {
 }
 
 static bool has_parent(const struct profile *profile, const struct profile_process *child) {
-    for (size_t p = 0; p < profile->process_count; p++)
-        if (child->parent_pid != 0 && profile->processes[p].pid == child->parent_pid)
-            return true;
-    return false;
+    return child->parent_pid != 0 && digest_map_get(&profile->builder->pids, builder_pid_key(child->parent_pid)) != 0;
 }
 
 static bool user_runs_a_string(const struct profile *profile) {

@@ -103,6 +103,7 @@ static void free_builder(struct profile_builder *builder) {
     digest_map_release(&builder->stacks);
     digest_map_release(&builder->entries);
     digest_map_release(&builder->library_index);
+    digest_map_release(&builder->pids);
     digest_map_release(&builder->first_threads);
     digest_map_release(&builder->allocators);
     buffer_release(&builder->safe);

@@ -9,8 +9,6 @@
 /* A native function is worth a row from so many thousandths of the whole on. */
 enum { FUNCTION_ROWS = 15, NATIVE_ROWS = 8, NATIVE_SHARE = 10, THREAD_ROWS = 20, PROCESS_ROWS = 20 };
 
-static const uint64_t NOTHING[MEASURE_COUNT];
-
 const char *report_base_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash != NULL ? slash + 1 : path;
@@ -19,9 +17,10 @@ const char *report_base_name(const char *path) {
 /* One of these tables. */
 struct ranked_table {
     const char *what; /* one row's name */
-    size_t count;
-    size_t most;    /* at most so many rows */
-    unsigned least; /* thousandths of the whole that a row needs */
+    size_t first;     /* index, of those that there may be anything of */
+    size_t count;     /* how many these are */
+    size_t most;      /* at most so many rows */
+    unsigned least;   /* thousandths of the whole that a row needs */
     enum report_total total;
     const uint64_t *(*self)(const struct report_writer *writer, size_t index);
     const uint64_t *(*totals)(const struct report_writer *writer, size_t index);
@@ -44,7 +43,7 @@ static enum status put_row(struct report_writer *writer, const struct ranked_tab
 /* Those with any cost. */
 static size_t rank(const struct report_writer *writer, const struct ranked_table *table, struct ranked *ranked) {
     size_t count = 0;
-    for (size_t i = 0; i < table->count; i++) {
+    for (size_t i = table->first; i < table->first + table->count; i++) {
         uint64_t self = table->self(writer, i)[writer->main], total = table->totals(writer, i)[writer->main];
         uint64_t wait = writer->has_parts ? table->self(writer, i)[MEASURE_WAIT_NS] : 0;
         if (self > 0 || total > 0 || wait > 0)
@@ -86,6 +85,7 @@ static enum status put_table(struct report_writer *writer, const struct ranked_t
 }
 
 static const uint64_t *no_totals(const struct report_writer *writer, size_t index) {
+    static const uint64_t NOTHING[MEASURE_COUNT];
     (void)writer;
     (void)index;
     return NOTHING;
@@ -152,7 +152,7 @@ enum status report_put_natives(struct report_writer *writer) {
 /* ------------------------------------------------------------------------------------------------ threads ----- */
 
 static const uint64_t *thread_self(const struct report_writer *writer, size_t index) {
-    return writer->attribution.threads[index];
+    return attribute_share(&writer->attribution.threads, index);
 }
 
 static enum status name_thread(struct report_writer *writer, size_t index) {
@@ -169,18 +169,19 @@ static enum status name_thread(struct report_writer *writer, size_t index) {
 
 enum status report_put_threads(struct report_writer *writer) {
     const struct ranked_table table = {.what = "thread",
-                                       .count = writer->profile->thread_count,
+                                       .first = writer->attribution.threads.first,
+                                       .count = writer->attribution.threads.count,
                                        .most = THREAD_ROWS,
                                        .self = thread_self,
                                        .totals = no_totals,
                                        .name = name_thread};
-    return table.count > 1 ? put_table(writer, &table) : STATUS_OK;
+    return writer->profile->thread_count > 1 ? put_table(writer, &table) : STATUS_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------ processes --- */
 
 static const uint64_t *process_self(const struct report_writer *writer, size_t index) {
-    return writer->attribution.processes[index];
+    return attribute_share(&writer->attribution.processes, index);
 }
 
 static enum status name_process(struct report_writer *writer, size_t index) {
@@ -194,10 +195,11 @@ static enum status name_process(struct report_writer *writer, size_t index) {
 
 enum status report_put_processes(struct report_writer *writer) {
     const struct ranked_table table = {.what = "process",
-                                       .count = writer->profile->process_count,
+                                       .first = writer->attribution.processes.first,
+                                       .count = writer->attribution.processes.count,
                                        .most = PROCESS_ROWS,
                                        .self = process_self,
                                        .totals = no_totals,
                                        .name = name_process};
-    return table.count > 1 ? put_table(writer, &table) : STATUS_OK;
+    return writer->profile->process_count > 1 ? put_table(writer, &table) : STATUS_OK;
 }

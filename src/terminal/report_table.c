@@ -99,8 +99,8 @@ static enum status put_waiting(struct report_writer *writer) {
  */
 static enum status append_footprint(struct report_writer *writer, uint64_t by_line_bytes) {
     const struct profile_memory *memory = &writer->profile->processes[0].memory;
-    if (writer->profile->process_count != 1 || writer->options->attribute == NULL ||
-        writer->options->attribute->thread != ATTRIBUTE_ANY || memory->peak_bytes / 2 <= by_line_bytes)
+    if (writer->profile->process_count != 1 || writer->options->attribute == NULL || writer->thread != ATTRIBUTE_ANY ||
+        memory->peak_bytes / 2 <= by_line_bytes)
         return STATUS_OK;
     TRY(buffer_append_text(&writer->scratch, " by line (of "));
     TRY(cell_append_amount(&writer->scratch, memory->peak_bytes, UNIT_BYTES, 0));
@@ -195,9 +195,7 @@ static enum status append_counter(struct report_writer *writer, uint64_t count, 
 
 /* What memory records found no room for. */
 static enum status put_lost_memory(struct report_writer *writer) {
-    uint64_t lost = 0;
-    for (size_t i = 0; i < writer->profile->process_count; i++)
-        lost += writer->profile->processes[i].memory.lost_records;
+    uint64_t lost = writer->lost_records;
     if (lost == 0)
         return STATUS_OK;
     TRY(buffer_append_text(&writer->row, "memory: "));
@@ -285,19 +283,65 @@ static enum measure choose_main(const struct report_writer *writer) {
     return is_left_out ? MEASURE_CPU_NS : main;
 }
 
-enum status report_table_write(const struct profile *profile, const struct report_table_options *options, FILE *stream,
-                               struct error *error) {
-    struct report_writer writer = {.profile = profile, .options = options, .stream = stream};
-    TRY(attribute_profile(profile, options->attribute, &writer.attribution, error));
-    writer.main = choose_main(&writer);
-    buffer_init(&writer.row, REPORT_ROW_LIMIT_BYTES);
-    buffer_init(&writer.scratch, REPORT_ROW_LIMIT_BYTES);
-    report_choose_columns(&writer);
-    enum status status = put_tables(&writer);
-    buffer_release(&writer.row);
-    buffer_release(&writer.scratch);
-    attribution_release(&writer.attribution);
+static void begin(struct report_writer *writer) {
+    const struct profile *profile = writer->profile;
+    buffer_init(&writer->row, REPORT_ROW_LIMIT_BYTES);
+    buffer_init(&writer->scratch, REPORT_ROW_LIMIT_BYTES);
+    for (size_t i = 0; i < profile->process_count; i++)
+        writer->lost_records += profile->processes[i].memory.lost_records;
+}
+
+/* What is attributed, which it releases. */
+static enum status put_report(struct report_writer *writer) {
+    writer->main = choose_main(writer);
+    writer->column_count = 0;
+    writer->syntax_file = NULL;
+    report_choose_columns(writer);
+    enum status status = put_tables(writer);
+    attribution_release(&writer->attribution);
+    return status;
+}
+
+static enum status end(struct report_writer *writer, enum status status, struct error *error) {
+    buffer_release(&writer->row);
+    buffer_release(&writer->scratch);
     if (status != STATUS_OK)
         return error_set(error, status, "no memory left for the report");
-    return ferror(stream) ? error_set(error, STATUS_FAILED, "the report could not be written") : STATUS_OK;
+    return ferror(writer->stream) ? error_set(error, STATUS_FAILED, "the report could not be written") : STATUS_OK;
+}
+
+enum status report_table_write(const struct profile *profile, const struct report_table_options *options, FILE *stream,
+                               struct error *error) {
+    int64_t thread = options->attribute != NULL ? options->attribute->thread : ATTRIBUTE_ANY;
+    struct report_writer writer = {.profile = profile, .options = options, .stream = stream, .thread = thread};
+    TRY(attribute_profile(profile, options->attribute, &writer.attribution, error));
+    begin(&writer);
+    return end(&writer, put_report(&writer), error);
+}
+
+static enum status put_each_thread(struct report_writer *writer, struct attributor *attributor) {
+    const char *between = "";
+    for (size_t i = 0; i < writer->profile->thread_count; i++) {
+        const struct profile_thread *thread = &writer->profile->threads[i];
+        if (!attributor_has_thread(attributor, i))
+            continue;
+        fprintf(writer->stream, "%sthread %s (%" PRIu64 ")\n", between, thread->name[0] != '\0' ? thread->name : "?",
+                thread->native_id != 0 ? thread->native_id : thread->thread_id);
+        writer->thread = (int64_t)i;
+        TRY(attributor_run(attributor, writer->thread, &writer->attribution, NULL));
+        TRY(put_report(writer));
+        between = "\n\n";
+    }
+    return STATUS_OK;
+}
+
+enum status report_table_write_threads(const struct profile *profile, const struct report_table_options *options,
+                                       FILE *stream, struct error *error) {
+    struct report_writer writer = {.profile = profile, .options = options, .stream = stream};
+    struct attributor *attributor = NULL;
+    TRY(attributor_new(profile, options->attribute, &attributor, error));
+    begin(&writer);
+    enum status status = put_each_thread(&writer, attributor);
+    attributor_free(attributor);
+    return end(&writer, status, error);
 }

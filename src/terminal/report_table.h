@@ -20,5 +20,8 @@ struct report_table_options {
 /* Only want of memory or a failed write makes it fail. */
 enum status report_table_write(const struct profile *profile, const struct report_table_options *options, FILE *stream,
                                struct error *error) MUST_USE;
+/* A report of each thread that did anything, one after the other, at the cost of what all of them did. */
+enum status report_table_write_threads(const struct profile *profile, const struct report_table_options *options,
+                                       FILE *stream, struct error *error) MUST_USE;
 
 #endif

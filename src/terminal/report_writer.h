@@ -32,6 +32,8 @@ struct report_writer {
     const struct profile *profile;
     const struct report_table_options *options;
     struct attribution attribution;
+    int64_t thread;        /* index of the only thread that is shown, or ATTRIBUTE_ANY */
+    uint64_t lost_records; /* of memory, in all processes */
     enum measure main;
     bool has_parts; /* the main measure is CPU time, and its parts are known */
     struct column columns[REPORT_MAX_COLUMNS];

@@ -1,5 +1,7 @@
 #include "terminal/source.h"
 
+#include "terminal/python_source.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,14 +22,16 @@ struct source_file {
 struct source_cache {
     source_open_fn *open;
     void *context;
+    enum source_files which;
     struct source_file *files; /* the one asked for last comes first */
 };
 
-struct source_cache *source_cache_new(source_open_fn *open, void *context) {
+struct source_cache *source_cache_new(source_open_fn *open, void *context, enum source_files which) {
     struct source_cache *cache = calloc(1, sizeof *cache);
     if (cache != NULL) {
         cache->open = open;
         cache->context = context;
+        cache->which = which;
     }
     return cache;
 }
@@ -48,7 +52,13 @@ void source_cache_free(struct source_cache *cache) {
     free(cache);
 }
 
-static enum status read_all(int fd, struct source_file *file) {
+static void forget_text(struct source_file *file) {
+    free(file->text);
+    file->text = NULL;
+    file->size_bytes = 0;
+}
+
+static enum status read_all(int fd, enum source_files which, struct source_file *file) {
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > MAX_SOURCE_BYTES)
         return STATUS_NOT_FOUND;
@@ -60,6 +70,10 @@ static enum status read_all(int fd, struct source_file *file) {
         if (got <= 0)
             break;
         file->size_bytes += (size_t)got;
+    }
+    if (which == SOURCE_PYTHON && !python_source_is(file->path, &info, file->text, file->size_bytes)) {
+        forget_text(file);
+        return STATUS_NOT_FOUND;
     }
     return STATUS_OK;
 }
@@ -89,7 +103,7 @@ static enum status load(struct source_cache *cache, const char *path, struct sou
         return STATUS_FAILED;
     }
     if (cache->open(cache->context, path, &fd) == STATUS_OK) {
-        enum status status = read_all(fd, file);
+        enum status status = read_all(fd, cache->which, file);
         (void)close(fd);
         if (status == STATUS_OK)
             status = index_lines(file);

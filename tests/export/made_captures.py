@@ -19,7 +19,7 @@ MEASURES = {
     name: number
     for number, name in enumerate(
         "samples wall cpu python native kernel wait gil_wait alloc_bytes alloc_count peak_bytes live_bytes python_bytes"
-        " copy_bytes gpu gpu_bytes".split()
+        " copy_bytes gpu gpu_bytes temporary_bytes live_count".split()
     )
 }
 PARTS = ("python", "native", "kernel")
@@ -110,9 +110,11 @@ class Run:
         taken = sum(record["record"] == "sample" for record in self.records)
         counts = {"taken": taken, "missed": 0, "inconsistent": 0, "errors": 0, **counters}
         tail = [{"record": "counters", "number": 0, **counts}]
+        cpu = Counter()
+        for thread, _, amounts in self.spent:
+            cpu[thread] += amounts["cpu"]
         for number, _ in enumerate(self.threads, 1):
-            cpu = sum(amounts["cpu"] for thread, _, amounts in self.spent if thread == number)
-            tail.append({"record": "thread_cpu", "thread": number, "cpu_ns": cpu})
+            tail.append({"record": "thread_cpu", "thread": number, "cpu_ns": cpu[number]})
         tail.append({"record": "end"})
         # Ticks of a nanosecond, so that sums are exact.
         head = [{"record": "options", "tick_ns": 1}]

@@ -11,9 +11,10 @@ import pytest
 
 import made_captures as captures
 from made_captures import MS, report
-from reports import need, node, python_module
+from reports import HERE, need, node, python_module
 from test_formats import FirefoxProfiler, find_go
 
+ROOT = HERE.parent.parent
 NS = 1e9
 # Those of a run, by the word that asks for them.
 WORDS = {
@@ -229,6 +230,46 @@ def test_diff_has_all_measures(pair):
         # What was held is no flow.
         for name in ("peak_bytes", "live_bytes"):
             assert amounts[name] == run.total()[name]
+
+
+EVERY_MEASURE = {name: 3 * MS for name in captures.MEASURES if name not in ("samples", "wall", "cpu")}
+
+
+def every_measure(path):
+    """A run with each measure, on a line that is known and on one that is not."""
+    run = captures.Run(["python3", "x.py"])
+    thread = run.thread("MainThread")
+    for line in (3, None):
+        run.spend(thread, [captures.frame("f", "/x.py", line, 1)], **EVERY_MEASURE)
+    return run.write(path)
+
+
+def from_outside(path):
+    run = captures.Run(["python3", "x.py"])
+    run.records[0] |= {"mode": 0, "origin": 0}
+    sample = {
+        "record": "sample", "thread": run.thread("MainThread"), "stack": [captures.frame("f", "/x.py", 3, 1)],
+        "time_ns": run.now + MS, "weight_ns": MS, "run": 2, "gil": 2, "collecting": False,
+    }  # fmt: skip
+    run.records.append(sample)
+    return run.write(path)
+
+
+def test_diff_fits_its_schema(pair, tmp_path):
+    jsonschema = python_module("jsonschema")
+    schema = json.loads((ROOT / "docs" / "diff.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    made = [every_measure(tmp_path / "every"), from_outside(tmp_path / "outside"), pair[0].capture, pair[2]]
+    seen = set()
+    for before in made:
+        for after in made:
+            for options in ((), ("--as-is",), ("--all", "--scale")):
+                told = json.loads(diff("-f", "json", *options, before, after))
+                validator.validate(told)
+                seen |= set(told["after"]["sums"])
+    # The schema has no measure that no comparison has.
+    assert seen == set(schema["$defs"]["measures"]["properties"])
 
 
 def test_diff_as_it_is(pair):

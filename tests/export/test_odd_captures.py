@@ -1,6 +1,7 @@
 """Captures with what is rare in each format: the report is made, and says the same."""
 
 import json
+import os
 import pstats
 import shutil
 import subprocess
@@ -57,6 +58,65 @@ def test_svg_is_xml_whatever_the_names(tmp_path):
     root = ElementTree.fromstring(report(capture, "svg"))
     titles = [title.text.split("\n")[:2] for title in root.iter("{http://www.w3.org/2000/svg}title")]
     assert titles == [["]]>", "/a]]>.py:1"]]
+
+
+# ------------------------------------------------------------------------------------------------------- sources ------
+
+SOURCES = {
+    "app.py": (True, b"SECRET = 1\n"),
+    "gui.pyw": (True, b"SECRET = 1\n"),
+    "latin.py": (True, b"# vim: set fileencoding=latin-1 :\nSECRET = '\xe9'\n"),
+    "utf8.py": (True, "SECRET = 'é'\n".encode()),
+    "empty-first.py": (True, b"\n\nSECRET = 1"),
+    "script": (True, b"#! /usr/bin/env python3\nSECRET = 1\n"),
+    "id_rsa": (False, b"SECRET = 1\n"),
+    "app.py.key": (False, b"SECRET = 1\n"),
+    "run.sh": (False, b"#!/bin/sh\nSECRET=python\n"),
+    "binary.py": (False, b"SECRET = 1\n\0"),
+    "bytes.py": (False, b"SECRET = '\xe9'\n\n# coding: latin-1\n"),
+}
+
+
+def shown_sources(path, *files):
+    """Which of the files' texts the table, its comparison and the page have."""
+    made = []
+    for time in (40 * MS, 80 * MS):
+        run = captures.Run(["python3", "x.py"])
+        thread = run.thread("MainThread")
+        for file in files:
+            for line in (1, 2, 3):
+                run.spend(thread, [frame("f", str(file), line, 1)], python=time)
+        made.append(run.write(path / f"{time}.strobe"))
+    capture = made[0]
+    command = [captures.STROBE, "diff", "--as-is", *made]
+    diff = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+    return ["SECRET" in text for text in (report(capture, "table"), diff, report(capture, "html"))]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_only_python_is_shown_as_source(tmp_path, name):
+    is_shown, text = SOURCES[name]
+    (tmp_path / name).write_bytes(text)
+    assert shown_sources(tmp_path, tmp_path / name) == [is_shown] * 3
+
+
+def test_a_link_is_what_it_leads_to(tmp_path):
+    (tmp_path / "key").write_bytes(b"SECRET = 1\n")
+    (tmp_path / "real.py").write_bytes(b"SECRET = 1\n")
+    (tmp_path / "to-key.py").symlink_to("key")
+    (tmp_path / "to-real").symlink_to("real.py")
+    assert shown_sources(tmp_path, tmp_path / "to-key.py") == [False] * 3
+    assert shown_sources(tmp_path, tmp_path / "to-real") == [True] * 3
+
+
+def test_what_is_no_regular_file_or_too_large_is_no_source(tmp_path):
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "device.py").symlink_to("/dev/zero")
+    (tmp_path / "large.py").write_bytes(b"SECRET = 1\n")
+    os.truncate(tmp_path / "large.py", (64 << 20) + 1)
+    names = ["pipe.py", "folder.py", "device.py", "large.py"]
+    assert shown_sources(tmp_path, *[tmp_path / name for name in names]) == [False] * 3
 
 
 # ------------------------------------------------------------------------------------------------------- the table ----
@@ -120,6 +180,20 @@ def mixed(tmp_path):
 def test_parts_that_nobody_measured_are_not_nothing(mixed):
     inside, outside = report(mixed, "table", None, "--threads").split("\n\n\n")
     assert "\nCPU 40.0 ms: █ python 100%" in inside and "\nCPU 1.0 ms\n" in outside
+
+
+def test_many_threads_cost_what_they_did(tmp_path):
+    """A look at everything for each of them would take minutes; report() waits for one."""
+    run, count = captures.Run(["python3", "x.py"]), 20_000
+    for number in range(count):
+        stack = [frame(f"f{depth}", "/x.py", 1 + 8 * number + depth, 1) for depth in range(8)]
+        run.spend(run.thread(f"worker-{number}"), stack, python=MS)
+    tables = report(run.write(tmp_path / "x.strobe"), "table", None, "--threads").split("\n\n\n")
+    assert len(tables) == count
+    for number in (0, 1, count // 2, count - 1):
+        table = tables[number]
+        assert table.startswith(f"thread worker-{number} ({4242 + number})\n") and "\nCPU 1.0 ms: █ python 100%" in table
+        assert f" {8 * number + 8} " in table and f" {8 * number + 9} " not in table
 
 
 def test_the_page_says_nothing_of_them(mixed, tmp_path):

@@ -201,3 +201,24 @@ def test_a_killed_target_never_crashes_strobe():
             target.process.send_signal(signal.SIGKILL)
             _, errors = looking.communicate(timeout=60)
         assert looking.returncode in (harness.OK, harness.NO_PROCESS), errors
+
+
+# ------------------------------------------------------------------------------------------------------- long names ---
+
+
+def test_messages_about_long_names_keep_their_ends(tmp_path):
+    """What is wrong, and what to do about it, stands behind the name."""
+    long = "/" + "/".join(["folder" * 10] * 50) + "/name"
+    capture = tmp_path / "x.strobe"
+    capture.write_bytes(b"")
+    for arguments, beginning, end in (
+        (["report", long], "cannot read /folder", "/name: No such file or directory"),
+        (["merge", long, long, "-o", tmp_path / "y"], "cannot read /folder", "/name: No such file or directory"),
+        (["run", "--capture", long, "-c", "pass"], "cannot write /folder", "/name: No such file or directory"),
+        (["run", "--no-capture", "--", "x" * 100_000], "xxx", "xxx: cannot start the command: File name too long"),
+        (["report", "--" + long], "", "/name', or its value is missing (see 'strobe report --help')"),
+        (["report", "x" * 100_000], "cannot read xxx", "xxx: File name too long"),
+    ):
+        result = strobe(*arguments)
+        (line,) = result.stderr.splitlines()
+        assert line.startswith(f"strobe: {beginning}") and line.endswith(end), line

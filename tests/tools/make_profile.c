@@ -170,7 +170,7 @@ static enum status find_line(void *context, const char *path, int32_t number, co
 
 static enum status write_format(const struct profile *profile, const char *format,
                                 const struct attribute_options *attribute, struct error *error) {
-    struct source_cache *cache = source_cache_new(open_file, NULL);
+    struct source_cache *cache = source_cache_new(open_file, NULL, SOURCE_PYTHON);
     struct export_options options = {.attribute = attribute, .source = find_line, .source_context = cache};
     const struct export_format *found = export_find_name(format);
     enum status status = STATUS_USAGE;

@@ -214,9 +214,9 @@ static void test_a_stack_without_user_code_stands_for_itself(void **state) {
     assert_line(&result, "/app.py", 10, 10, 10);
     assert_int_equal(result.sums[MEASURE_CPU_NS], 110);
     assert_int_equal(result.left_out[MEASURE_CPU_NS], 7);
-    assert_int_equal(result.threads[0][MEASURE_CPU_NS], 0);
-    assert_int_equal(result.threads[1][MEASURE_CPU_NS], 110);
-    assert_int_equal(result.processes[1][MEASURE_CPU_NS], 110);
+    assert_int_equal(attribute_share(&result.threads, 0)[MEASURE_CPU_NS], 0);
+    assert_int_equal(attribute_share(&result.threads, 1)[MEASURE_CPU_NS], 110);
+    assert_int_equal(attribute_share(&result.processes, 1)[MEASURE_CPU_NS], 110);
     attribution_release(&result);
     profile_free(profile);
 }
@@ -401,6 +401,98 @@ static void test_agrees_with_a_walk_of_each_stack(void **state) {
     }
 }
 
+static void assert_same_rows(const struct attribute_row *left, size_t left_count, const struct attribute_row *right,
+                             size_t right_count) {
+    assert_int_equal(left_count, right_count);
+    for (size_t i = 0; i < left_count; i++) {
+        assert_string_equal(left[i].file, right[i].file);
+        assert_string_equal(left[i].function, right[i].function);
+        assert_int_equal(left[i].line, right[i].line);
+        assert_int_equal(left[i].taken, right[i].taken);
+        assert_memory_equal(left[i].self, right[i].self, sizeof left[i].self);
+        assert_memory_equal(left[i].total, right[i].total, sizeof left[i].total);
+    }
+}
+
+/* What the attributor says of the thread is what is said of a profile that has nothing else. */
+static void assert_thread_is_as_alone(struct attributor *attributor, uint32_t thread, const struct profile *alone) {
+    struct attribution result;
+    struct attribution expected;
+    assert_int_equal(attributor_run(attributor, thread, &result, NULL), STATUS_OK);
+    attribute(alone, NULL, &expected);
+    assert_same_rows(result.lines, result.line_count, expected.lines, expected.line_count);
+    assert_same_rows(result.functions, result.function_count, expected.functions, expected.function_count);
+    assert_int_equal(result.native_count, expected.native_count);
+    for (size_t i = 0; i < result.native_count; i++)
+        assert_memory_equal(result.natives[i].self, expected.natives[i].self, sizeof result.natives[i].self);
+    assert_memory_equal(result.sums, expected.sums, sizeof result.sums);
+    assert_memory_equal(result.left_out, expected.left_out, sizeof result.left_out);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(attribute_share(&result.threads, i)[MEASURE_CPU_NS],
+                         i == thread ? result.sums[MEASURE_CPU_NS] : 0);
+        assert_int_equal(attribute_share(&result.processes, i)[MEASURE_CPU_NS],
+                         i == thread ? result.sums[MEASURE_CPU_NS] : 0);
+    }
+    attribution_release(&result);
+    attribution_release(&expected);
+}
+
+static void test_threads_one_after_the_other_are_each_as_if_alone(void **state) {
+    (void)state;
+    static const char *const WORDS[] = {"a:10", "a:11", "b:20", "c:30", "@x:40", "@y:50", "$n:60", "!gc:0"};
+    uint32_t random = 7;
+    for (int round = 0; round < 20; round++) {
+        struct profile *profiles[] = {new_profile(), new_profile(), new_profile()}; /* the last one has all */
+        struct attributor *attributor = NULL;
+        for (int i = 0; i < 40; i++) {
+            char words[256] = "";
+            uint32_t thread = (random = random * 1664525 + 1013904223) >> 31;
+            for (unsigned depth = (random = random * 1664525 + 1013904223) >> 30; depth > 0; depth--) {
+                size_t used = strlen(words);
+                (void)snprintf(words + used, sizeof words - used, "%s ",
+                               WORDS[(random = random * 1664525 + 1013904223) >> 29]);
+            }
+            add(profiles[thread], thread, words, 1 + random % 7);
+            add(profiles[2], thread, words, 1 + random % 7);
+        }
+        assert_int_equal(attributor_new(profiles[2], NULL, &attributor, NULL), STATUS_OK);
+        for (uint32_t i = 0; i < 6; i++) {
+            assert_true(attributor_has_thread(attributor, i % 2));
+            assert_thread_is_as_alone(attributor, i % 2, profiles[i % 2]);
+        }
+        attributor_free(attributor);
+        for (int i = 0; i < 3; i++)
+            profile_free(profiles[i]);
+    }
+}
+
+/* Threads with a stack each: a look at all stacks, or all threads, for every one of them would be 10^10 steps. */
+static void test_many_threads_are_linear(void **state) {
+    (void)state;
+    enum { THREADS = 100000 };
+    struct profile *profile = new_profile();
+    struct attributor *attributor = NULL;
+    for (uint32_t i = 0; i < THREADS; i++) {
+        struct profile_frame_key key = {.function = text("f"), .file = text("/app.py"), .line = (int32_t)i + 1};
+        uint32_t frame = 0, stack = 0, thread = 0;
+        assert_int_equal(profile_intern_frame(profile, &key, &frame), STATUS_OK);
+        assert_int_equal(profile_intern_stack(profile, 0, frame, &stack), STATUS_OK);
+        assert_int_equal(profile_append_thread(profile, &(struct capture_thread){.process = 0}, &thread), STATUS_OK);
+        assert_int_equal(profile_add_value(profile, thread, stack, MEASURE_CPU_NS, i + 1), STATUS_OK);
+    }
+    assert_int_equal(attributor_new(profile, NULL, &attributor, NULL), STATUS_OK);
+    assert_false(attributor_has_thread(attributor, 0));
+    for (uint32_t i = 0; i < THREADS; i++) {
+        struct attribution result;
+        assert_int_equal(attributor_run(attributor, i + 2, &result, NULL), STATUS_OK);
+        assert_int_equal(result.line_count, 1);
+        assert_line(&result, "/app.py", (int32_t)i + 1, i + 1, i + 1);
+        attribution_release(&result);
+    }
+    attributor_free(attributor);
+    profile_free(profile);
+}
+
 static void test_a_difference_is_scaled_by_the_time_sampled(void **state) {
     (void)state;
     struct profile *before = new_profile();
@@ -448,6 +540,8 @@ int main(void) {
         cmocka_unit_test(test_globs),
         cmocka_unit_test(test_deep_recursion_is_linear),
         cmocka_unit_test(test_agrees_with_a_walk_of_each_stack),
+        cmocka_unit_test(test_threads_one_after_the_other_are_each_as_if_alone),
+        cmocka_unit_test(test_many_threads_are_linear),
         cmocka_unit_test(test_a_difference_is_scaled_by_the_time_sampled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,6 +53,36 @@ static void test_library_code_is_told_by_its_path(void **state) {
     profile_free(profile);
 }
 
+static bool is_library_method(struct profile *profile, int32_t line) {
+    struct profile_frame_key key = {.function = text("__eq__"), .file = text("<string>"), .line = line};
+    uint32_t frame = 0;
+    assert_int_equal(profile_intern_frame(profile, &key, &frame), STATUS_OK);
+    return profile->frames[frame].is_library;
+}
+
+static void append_process(struct profile *profile, int32_t pid, int32_t parent_pid, const char *option) {
+    const struct capture_text command[] = {text("python3"), text(option)};
+    struct capture_process process = {.pid = pid, .parent_pid = parent_pid, .command = command, .command_count = 2};
+    uint32_t index = 0;
+    assert_int_equal(profile_append_process(profile, &process, &index), STATUS_OK);
+}
+
+/* Each started the next one with code in a string. A look at all of them for each, for each frame, would be 10^11
+ * steps. */
+static void test_a_string_is_the_users_where_the_user_runs_it(void **state) {
+    (void)state;
+    enum { PROCESSES = 20000, FRAMES = 3000 };
+    struct profile *profile = profile_new();
+    append_process(profile, 1, 0, "x.py");
+    for (int32_t pid = 2; pid <= PROCESSES; pid++)
+        append_process(profile, pid, pid - 1, "-c");
+    for (int32_t line = 1; line <= FRAMES; line++)
+        assert_true(is_library_method(profile, line));
+    append_process(profile, PROCESSES + 2, PROCESSES + 1, "-c");
+    assert_false(is_library_method(profile, FRAMES + 1));
+    profile_free(profile);
+}
+
 static void test_equal_things_are_one(void **state) {
     (void)state;
     struct profile *profile = profile_new();
@@ -308,6 +338,7 @@ static void test_an_exec_leaves_nothing_live(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_library_code_is_told_by_its_path),
+        cmocka_unit_test(test_a_string_is_the_users_where_the_user_runs_it),
         cmocka_unit_test(test_equal_things_are_one),
         cmocka_unit_test(test_a_measure_that_was_not_taken_is_absent),
         cmocka_unit_test(test_sums_stop_at_the_top),
