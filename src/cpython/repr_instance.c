@@ -100,7 +100,8 @@ static bool has_dict(struct repr *repr, const struct type_info *type) {
     return managed || type->dictoffset != 0;
 }
 
-/* What has neither a __dict__ nor anything in its slots says nothing by Name(). */
+/* What has neither a __dict__ nor anything in its slots says nothing by Name(). Nor does an empty __dict__ of what is
+ * written in C: what such an object has lies elsewhere. */
 enum status repr_show_instance(struct repr *repr, remote_addr object, const struct type_info *type) {
     remote_addr slotted[MAX_BASES];
     size_t slotted_count = find_slotted(repr, type, slotted);
@@ -118,7 +119,7 @@ enum status repr_show_instance(struct repr *repr, remote_addr object, const stru
     if (has_dict(repr, type))
         TRY(instance_visit(repr->runtime, object, put_attribute, &walk));
     TRY(repr_leave(repr, ")"));
-    if (!walk.first || has_dict(repr, type))
+    if (!walk.first || (has_dict(repr, type) && (type->flags & TYPE_IS_HEAP_TYPE) != 0))
         return STATUS_OK;
     repr_rewind(repr, &before);
     return repr_put_address(repr, object, type);

@@ -1,6 +1,9 @@
 """Fixtures of the live tests: the interpreters as parameters, and strobe's one."""
 
+import os
 import signal
+import tempfile
+from pathlib import Path
 
 import harness
 import interpreters
@@ -38,4 +41,12 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def any_python():
     """One interpreter, for what does not depend on the version."""
-    return interpreters.supported()[-1]
+    return interpreters.newest()
+
+
+@pytest.fixture
+def public_folder():
+    """A folder that every user can reach, wherever the checkout is."""
+    with tempfile.TemporaryDirectory(prefix="strobe-", dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)

@@ -1,5 +1,7 @@
 """What programs need that use an interpreter's libraries, or a copy of its executable."""
 
+import json
+import subprocess
 from pathlib import Path
 
 
@@ -16,3 +18,11 @@ def environment_of(python, *library_folders):
 
 def library_of(python):
     return next((prefix_of(python) / "lib").glob(f"libpython{python.version[0]}.{python.version[1]}*.so.1.0"))
+
+
+def static_library_of(python):
+    """(libpython as an archive, which need not be there, what a program that is linked with it needs besides)."""
+    question = "import json, sysconfig; print(json.dumps(sysconfig.get_config_vars('LIBPL', 'LIBRARY', 'LIBS', 'SYSLIBS')))"
+    answer = subprocess.run([python.path, "-I", "-c", question], stdout=subprocess.PIPE, timeout=60, check=True)
+    folder, name, *needed = json.loads(answer.stdout)
+    return Path(folder, name), " ".join(filter(None, needed)).split()

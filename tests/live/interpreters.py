@@ -144,6 +144,11 @@ def supported():
     return [interpreter for interpreter in discover() if interpreter.version >= FIRST_SUPPORTED]
 
 
+def newest():
+    """For what does not depend on the version; no debug build where there is another, which is as most programs have it."""
+    return max(supported(), key=lambda found: (not found.debug, supported().index(found)))
+
+
 def unsupported():
     return [interpreter for interpreter in discover() if interpreter.version < FIRST_SUPPORTED]
 

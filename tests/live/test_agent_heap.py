@@ -94,6 +94,8 @@ def test_lines_and_kill(python):
 
 @pytest.mark.parametrize("variable", ["malloc", "debug", "pymalloc_debug", "malloc_debug", "mimalloc", "dev", "trace"])
 def test_other_allocators(any_python, variable):
+    if variable == "mimalloc" and not any_python.at_least(3, 13):
+        pytest.skip("it came with 3.13")
     settings = {"dev": {"PYTHONDEVMODE": "1"}, "trace": {"PYTHONTRACEMALLOC": "1"}}
     env = settings.get(variable, {"PYTHONMALLOC": variable})
     judge_lines(watch(any_python, LINES, env=env))

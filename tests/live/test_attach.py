@@ -463,9 +463,10 @@ def test_no_python(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_no_permission(any_python):
+def test_no_permission(any_python, public_folder):
+    binary = harness.copy_for_everyone(harness.STROBE, public_folder)
     with Target(any_python, "ready.py") as target:
-        result = strobe("attach", target.pid, user=65534, group=65534, extra_groups=[], cwd="/tmp")
+        result = strobe("attach", target.pid, binary=binary, user=65534, group=65534, extra_groups=[], cwd="/tmp")
     assert_refuses(result, harness.NO_PERMISSION)
 
 

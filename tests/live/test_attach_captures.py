@@ -55,7 +55,7 @@ def whole(tmp_path_factory):
     import interpreters
 
     folder = tmp_path_factory.mktemp("whole")
-    with Target(interpreters.supported()[-1], "mix.py", 1000) as target:
+    with Target(interpreters.newest(), "mix.py", 1000) as target:
         target.send()
         capture = folder / "whole.strobe"
         result = strobe("attach", "-d", "0.5", "--capture", capture, "-o", folder / "first.json", target.pid)

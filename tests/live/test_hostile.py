@@ -4,7 +4,7 @@ import resource
 
 import harness
 import pytest
-from harness import OK, Target, strobe
+from harness import OK, Target, assert_same_frames, dump, strobe
 
 # Far more than the looks take, far less than a list without an end.
 TIMEOUT_S = harness.TIMEOUT_S
@@ -40,3 +40,18 @@ def test_threads_in_a_ring(python, length, tmp_path):
 
 def test_more_threads_than_are_sampled(any_python, tmp_path):
     assert 1000 < len(look_at_ring(any_python, 50000, tmp_path)) <= 1 << 14
+
+
+@pytest.mark.parametrize("options", [[], ["--blocking"], ["--locals"]], ids=" ".join)
+def test_a_frame_that_cannot_be_read(python, options):
+    """It is shown as such, and the others are as they are."""
+    with Target(python, "unreadable.py") as target:
+        seen = dump(target, *options)["threads"][0]
+        shown = strobe("dump", *options, target.pid)
+    told = target.said["threads"][0]["frames"]
+    place = [frame["function"] for frame in told].index("damaged")
+    assert seen["frames"][place] == {"error": "unreadable"} and not seen["consistent"]
+    assert_same_frames(python, told[:place] + told[place + 1 :], seen["frames"][:place] + seen["frames"][place + 1 :])
+    lines = [line for line in shown.stdout.splitlines() if line.startswith("    ") and line[4] != " "]
+    assert lines[place] == "    (a frame that could not be read: unreadable)"
+    assert len(lines) == len(told)

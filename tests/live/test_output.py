@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import subprocess
+import unicodedata
 
 import harness
 import pytest
@@ -22,6 +24,58 @@ def test_no_text_of_the_target_reaches_the_terminal_raw(python):
         assert "\u202e" not in result.stdout and "\u2028" not in result.stdout
         assert "\\x1b[31m" in result.stdout
         assert "surrogate_" in result.stdout
+
+
+def width(text):
+    """Columns on a terminal, as far as marked.py needs it."""
+    marks = sum(unicodedata.category(c) in ("Mn", "Mc", "Cf") for c in text)
+    return len(text) + sum(unicodedata.east_asian_width(c) == "W" for c in text) - marks
+
+
+def marked(told, line):
+    """(what strobe shows of the frame's line of source, the mark under it or None), without indentation."""
+    shown = line.strip().replace("\t", " ")
+    if told["column"] is None:
+        return shown, None
+    encoded = line.encode()
+    end = told["end_column"] if told["end_line"] == told["line"] else len(line.rstrip().encode())
+    before, span = encoded[: told["column"]].decode().lstrip(), encoded[told["column"] : end].decode()
+    if span == line.strip():
+        return shown, None
+    return shown, " " * width(before) + "^" * width(span)
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"], ids=["", "crlf"])
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_source_lines_are_marked_exactly(python, locale, ends, tmp_path):
+    """Under the very characters that the interpreter says it computes, whatever their width."""
+    copied = shutil.copytree(harness.TARGETS, tmp_path / "targets") / "marked.py"
+    lines = copied.read_text(encoding="utf-8").splitlines()
+    copied.write_bytes(ends.join([*lines, ""]).encode())
+    with Target(python, copied) as target:
+        told = target.said["threads"][0]["frames"]
+        shown = strobe("dump", target.pid, env={**os.environ, "LC_ALL": locale}).stdout
+    told = [frame for frame in told if len(lines[frame["line"] - 1]) < 400]
+    assert len(told) > 10
+    at = shown.split("\n")
+    for frame in told:
+        text, mark = marked(frame, lines[frame["line"] - 1])
+        place = at.index(next(line for line in at if line.endswith(f"  {copied}:{frame['line']}")))
+        assert at[place + 1] == " " * 8 + text
+        under = at[place + 2]
+        assert under == " " * 8 + mark if mark else "^" not in under
+
+
+def test_of_a_long_line_the_marked_part_is_shown(python):
+    with Target(python, "marked.py") as target:
+        lines = strobe("dump", target.pid).stdout.split("\n")
+    line = next(line for line in lines if line.startswith(" " * 8) and '"é' in line)
+    assert len(line.strip().encode()) <= 400 + 2 * len("…".encode()) and line.endswith("…")
+    # Where nothing tells of columns, its beginning.
+    assert line.startswith(" " * 8 + ("…" if python.at_least(3, 11) else 'return ["é0"'))
+    if python.at_least(3, 11):
+        under = lines[lines.index(line) + 1]
+        assert line[under.index("^") : under.rindex("^") + 1] == "behind(call)"
 
 
 def frames(dumped):

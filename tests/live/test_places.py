@@ -9,7 +9,7 @@ from pathlib import Path
 import harness
 import interpreters
 import pytest
-from embedding import environment_of, library_of, prefix_of
+from embedding import environment_of, library_of, prefix_of, static_library_of
 from harness import Target, assert_same_threads, dump, strobe
 
 NOBODY = 65534
@@ -39,17 +39,37 @@ def test_a_program_of_another_name(python, tmp_path):
         assert_seen(python, target)
 
 
-@pytest.mark.parametrize("options", [["-pie", "-fPIE"], ["-no-pie", "-fno-pie"]], ids=["pie", "no-pie"])
+KINDS = pytest.mark.parametrize("options", [["-pie", "-fPIE"], ["-no-pie", "-fno-pie"]], ids=["pie", "no-pie"])
+
+
+def embed(program, options, *libraries):
+    command = ["cc", *options, "-o", program, harness.TARGETS / "embed.c", *libraries]
+    subprocess.run(command, check=True)
+    assert interpreters.is_pie(program) == ("-pie" in options)
+
+
+@KINDS
 def test_embedded(python, tmp_path, options):
     if not python.shared:
         pytest.skip("no libpython to link with")
     library = library_of(python)
-    program = tmp_path / "application"
-    subprocess.run(
-        ["cc", *options, "-o", program, harness.TARGETS / "embed.c", library, f"-Wl,-rpath,{library.parent}"], check=True
-    )
-    assert interpreters.is_pie(program) == ("-pie" in options)
-    with Target(str(program), "threads.py", extra_env=environment_of(python)) as target:
+    embed(tmp_path / "application", options, library, f"-Wl,-rpath,{library.parent}")
+    with Target(str(tmp_path / "application"), "threads.py", extra_env=environment_of(python)) as target:
+        assert_seen(python, target)
+
+
+@pytest.mark.parametrize("strip", [[], ["-s"]], ids=["", "stripped"])
+@KINDS
+def test_embedded_static(python, tmp_path, options, strip):
+    """All of Python in the program itself, which exports it for extension modules."""
+    if not python.shared:
+        pytest.skip("the interpreter is such a program itself")
+    archive, needed = static_library_of(python)
+    if not archive.is_file():
+        pytest.skip("no archive to link with")
+    embed(tmp_path / "application", [*options, *strip], archive, "-rdynamic", *needed)
+    with Target(str(tmp_path / "application"), "threads.py", extra_env=environment_of(python)) as target:
+        assert not [path for path in mapped_paths(target.pid) if "libpython" in path]
         assert_seen(python, target)
 
 

@@ -1,7 +1,9 @@
 """strobe's stacks against those the interpreter itself gives: frame for frame, column for column."""
 
+import re
+
 import pytest
-from harness import Target, assert_same_threads, dump
+from harness import Target, assert_same_threads, dump, strobe
 
 
 def test_every_kind_of_function(python):
@@ -83,6 +85,19 @@ def test_a_busy_thread_runs_and_holds_the_gil(python):
     asleep = [look["waiting"]["gil"] for look in looks if look["waiting"]["state"] == "idle"]
     assert asleep
     assert len(asleep) - asleep.count("waiting") <= 3, asleep
+
+
+def test_a_headline_says_what_a_thread_does(python):
+    with Target(python, "busy.py") as target:
+        list(looks_at(target, 1))
+        shown = strobe("dump", target.pid).stdout
+    gil = "" if python.free_threaded else ", holds the GIL"
+    assert f'\nThread {target.said["native_id"]} "MainThread" (running{gil})\n' in shown
+    # Up to 3.14 nothing but its sleep tells that it waits: see above.
+    waits = r"\((idle|running)\)" if python.free_threaded else r"\((idle|running)(, waits for the GIL)?\)"
+    if python.at_least(3, 15):
+        waits = r"\((idle|running), waits for the GIL\)"
+    assert re.search(rf'\nThread {target.said["waiting"]} "waiting" {waits}\n', shown), shown
 
 
 def test_code_that_c_calls(python):

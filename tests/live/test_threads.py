@@ -1,6 +1,11 @@
 """Threads: who they are, in children and in other interpreters, and whether they collect garbage."""
 
+import re
+import subprocess
+
+import harness
 import pytest
+from embedding import environment_of, library_of
 from harness import Target, assert_same_threads, dump, strobe
 
 
@@ -8,6 +13,35 @@ def test_threads_made_in_every_way(python):
     with Target(python, "identities.py") as target:
         assert len(target.said["threads"]) == 11
         assert_same_threads(python, target.said["threads"], dump(target))
+
+
+def test_threads_that_never_run_python(python):
+    """They are there, by the kernel's account; what is nobody's Python has no Python's numbers."""
+    with Target(python, "native_threads.py") as target:
+        dumped = dump(target)
+        shown = strobe("dump", target.pid).stdout
+    native = [thread for thread in dumped["threads"] if thread["thread_id"] is None]
+    assert [thread["native_id"] for thread in native] == target.said["native"]
+    assert [thread["name"] for thread in native] == ["native one", "\\xff\x1b[31m"]
+    assert all((thread["frames"], thread["interpreter"]) == ([], None) for thread in native)
+    others = [thread for thread in dumped["threads"] if thread not in native]
+    assert_same_threads(python, target.said["threads"], {"threads": others})
+    first, second = target.said["native"]
+    assert f'\nThreads that run no Python: {first} "native one", {second} "\\xff\\x1b[31m"\n' in shown
+
+
+def test_a_thread_without_frames(python, tmp_path):
+    """It belongs to Python, and is in none of its functions."""
+    if not python.shared:
+        pytest.skip("no libpython to link with")
+    program, library = tmp_path / "idle", library_of(python)
+    subprocess.run(
+        ["cc", "-o", program, harness.TARGETS / "embed_idle.c", library, f"-Wl,-rpath,{library.parent}"], check=True
+    )
+    with Target(str(program), "idle_embedded.py", extra_env=environment_of(python)) as target:
+        target.await_sleep(target.pid)
+        assert_same_threads(python, target.said["threads"], dump(target))
+        assert f'\nThread {target.pid} "MainThread" (idle)\n    (no Python frames)\n' in strobe("dump", target.pid).stdout
 
 
 @pytest.mark.parametrize("thread", ["main", "another"])
@@ -38,8 +72,10 @@ def test_a_garbage_collection(python, way):
         # Once it computes, it does not let the GIL go.
         target.await_cpu_time(target.said["threads"][0]["native_id"], ticks=5)
         dumped = dump(target)
+        headlines = re.findall("^Thread .*", strobe("dump", target.pid).stdout, re.MULTILINE)
         told = target.said["threads"]
     assert_same_threads(python, told, dumped)
+    assert ["collecting garbage" in line for line in headlines] == [thread["collecting"] for thread in dumped["threads"]]
     assert [interpreter["collecting"] for interpreter in dumped["interpreters"]] == [way != "none"]
     thread = dumped["threads"][0]
     collecting = [frame["function"] for frame in thread["frames"] if frame.get("collecting")]

@@ -6,7 +6,9 @@ Values are seeded, so that every run has the same."""
 
 import collections
 import ctypes
+import dataclasses
 import enum
+import functools
 import json
 import math
 import random
@@ -406,6 +408,19 @@ class SubPoint(Point):
     pass
 
 
+@dataclasses.dataclass
+class Data:
+    number: int
+    items: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Frozen:
+    number: int
+    items: list
+    name: str = "größer"
+
+
 class Color(enum.Enum):
     RED = 1
     GREEN = "green"
@@ -435,6 +450,16 @@ async def coroutine():
 def add_special():
     add(Point(1, "two"))
     add(SubPoint(1, Point(2, 3)))
+    add(Data(1))
+    add(Frozen(2, [Data(3, [None])]))
+    if sys.version_info >= (3, 10):
+        add(dataclasses.make_dataclass("Slotted", ["a", "b"], slots=True)(1, {"c": 2.5}))
+    if sys.version_info < (3, 10):  # written in C, and what it has is told by no member of a class
+        partial = functools.partial(add, 1)
+        add(partial, "<partial at 0x%x>" % id(partial))
+        partial = functools.partial(add, 1)
+        partial.note = "x"
+        add(partial, "partial(note='x')")
     add(Color.RED)
     add(Color.GREEN)
     add(Number.ONE)
