@@ -248,11 +248,8 @@ static struct exact_cell *quick_cell(struct exact_thread *exact) {
     uint64_t frame = state != NULL ? sites_innermost(&exact->fields, state) : 0;
     if (frame == 0)
         return NULL;
-    if (!layout_has(exact->fields.last))
-        return exact_cell_of_frames(exact, frame, exact->fields.previous, exact->fields.instruction);
-    uint64_t key = sites_key_of_frames(&exact->fields, frame);
-    const struct sites_chain *chain = sites_chain(&exact->sites, key);
-    return chain->key == key ? chain->what : NULL;
+    return exact_cell_of_kind(exact, frame,
+                              layout_has(exact->fields.last) ? EXACT_FRAMES_OBJECTS : EXACT_FRAMES_LINKED);
 }
 
 bool exact_given(uint64_t address, size_t size_bytes) {

@@ -141,8 +141,30 @@ static inline uint32_t exact_peak_id(uint64_t moment) {
     return (uint32_t)(moment >> 32);
 }
 
-static inline bool exact_is_usual(const struct layout *layout) {
-    return layout->frame.previous == EXACT_USUAL_PREVIOUS && layout->frame.instr_ptr == EXACT_USUAL_INSTRUCTION;
+/* What a thread's frames are: which one it is is known where the following is compiled. */
+enum exact_frames {
+    EXACT_FRAMES_OBJECTS, /* up to 3.10 */
+    EXACT_FRAMES_LINKED,  /* from 3.11 on */
+    EXACT_FRAMES_USUAL,   /* these, where they are as in all versions from 3.13 on so far */
+};
+
+static inline enum exact_frames exact_frames_of(const struct layout *layout) {
+    if (layout_has(layout->thread.frame))
+        return EXACT_FRAMES_OBJECTS;
+    bool is_usual = layout_has(layout->thread.current_frame) && layout->frame.previous == EXACT_USUAL_PREVIOUS &&
+                    layout->frame.instr_ptr == EXACT_USUAL_INSTRUCTION;
+    return is_usual ? EXACT_FRAMES_USUAL : EXACT_FRAMES_LINKED;
+}
+
+static inline __attribute__((always_inline)) struct exact_cell *exact_cell_of_key(struct exact_thread *exact,
+                                                                                  uint64_t key) {
+    const struct sites_chain *chain = sites_chain(&exact->sites, key);
+    if (__builtin_expect(chain->key != key, 0))
+        return NULL;
+    struct exact_cell *cell = chain->what;
+    if (cell == NULL)
+        __builtin_unreachable();
+    return cell;
 }
 
 /* The key of this thread's stack and what is kept for it: as sites_key_of_frames and sites_chain say, without a limit,
@@ -154,13 +176,28 @@ exact_cell_of_frames(struct exact_thread *exact, uint64_t frame, uint32_t previo
         key = sites_mix(key, load_u64((const char *)pointer_to(frame) + instruction));
         frame = load_u64((const char *)pointer_to(frame) + previous);
     } while (frame != 0);
-    const struct sites_chain *chain = sites_chain(&exact->sites, key);
-    if (__builtin_expect(chain->key != key, 0))
-        return NULL;
-    struct exact_cell *cell = chain->what;
-    if (cell == NULL)
-        __builtin_unreachable();
-    return cell;
+    return exact_cell_of_key(exact, key);
+}
+
+/* The same where frames are objects. */
+static inline __attribute__((always_inline)) struct exact_cell *exact_cell_of_objects(struct exact_thread *exact,
+                                                                                      uint64_t frame) {
+    const struct sites_fields fields = exact->fields;
+    uint64_t key = atomic_load_explicit(&codes_generation, memory_order_relaxed);
+    do {
+        key = sites_mix(key, sites_place_in_code(&fields, frame));
+        frame = sites_caller(&fields, frame);
+    } while (frame != 0);
+    return exact_cell_of_key(exact, key);
+}
+
+static inline __attribute__((always_inline)) struct exact_cell *
+exact_cell_of_kind(struct exact_thread *exact, uint64_t frame, enum exact_frames kind) {
+    if (kind == EXACT_FRAMES_USUAL)
+        return exact_cell_of_frames(exact, frame, EXACT_USUAL_PREVIOUS, EXACT_USUAL_INSTRUCTION);
+    if (kind == EXACT_FRAMES_LINKED)
+        return exact_cell_of_frames(exact, frame, exact->fields.previous, exact->fields.instruction);
+    return exact_cell_of_objects(exact, frame);
 }
 
 /* The following are done while the thread is busy: what interrupts them tells what has been counted so far, and looks
@@ -209,20 +246,19 @@ static inline bool exact_find_and_clear(struct exact_thread *exact, uint64_t add
     return true;
 }
 
-/* A block of less than BLOCKS_SIZE_BEHIND bytes was given out, in the thread with this state, from 3.13 on; whether
- * exact_is_usual says so of its frames. False when that has not been counted, as when it is none. */
+/* A block of less than BLOCKS_SIZE_BEHIND bytes, and not of none, was given out in the thread with this state, which is
+ * attached. False when that has not been counted, as when it is none. */
 static inline __attribute__((always_inline)) bool exact_quick_given(uint64_t address, size_t size_bytes,
-                                                                    const void *state, bool is_usual) {
+                                                                    const void *state, enum exact_frames kind) {
     struct exact_thread *exact = busy_thread.exact;
     if (__builtin_expect(!exact_is_counting(exact) || state == NULL, 0))
         return false;
-    uint64_t frame = load_u64((const char *)state + exact->fields.current_frame);
+    uint64_t frame = kind == EXACT_FRAMES_LINKED ? sites_innermost(&exact->fields, state)
+                                                 : load_u64((const char *)state + exact->fields.current_frame);
     if (__builtin_expect(frame == 0, 0))
         return false;
     exact_begin_quick();
-    struct exact_cell *cell =
-        exact_cell_of_frames(exact, frame, is_usual ? (uint32_t)EXACT_USUAL_PREVIOUS : exact->fields.previous,
-                             is_usual ? (uint32_t)EXACT_USUAL_INSTRUCTION : exact->fields.instruction);
+    struct exact_cell *cell = exact_cell_of_kind(exact, frame, kind);
     bool is_counted = exact_count_given(exact, address, size_bytes, cell);
     exact_end_quick();
     return is_counted;

@@ -55,9 +55,9 @@ static struct {
 static struct allocator originals[DOMAINS];
 static struct allocator pymalloc;
 static struct arena_allocator arenas;
-/* Where a thread's state says which its innermost frame is; else NULL. */
+/* The thread's state, and where it is read from (agent/thread_word.h); 0: that is not known. */
 static void *(*current_state)(void);
-static int64_t state_offset; /* where it is read from, if that is known (agent/thread_word.h) */
+static int64_t state_offset;
 static uintptr_t pool_bytes; /* 0: no arena was seen yet, or none of a size that is known */
 
 /* --- Those that get every block from malloc: it is counted there, and only told whose it is. --- */
@@ -301,11 +301,19 @@ static void *other_realloc(void *context, void *block, size_t size_bytes) {
 /* --- mimalloc: as above, but that its account says how large each block is, so that the footprint has it, and what
  * realloc adds is known. --- */
 
+static inline bool count_small_mimalloc(void *block, size_t size_bytes) {
+    if (!heap_is_exact || heap_thread.inside != 0 || size_bytes - 1 >= BLOCKS_SIZE_BEHIND - 1)
+        return false;
+    const void *state = state_offset != 0 ? thread_word(state_offset) : current_state();
+    return exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, state, EXACT_FRAMES_LINKED);
+}
+
 static void *count_mimalloc(void *block, size_t size_bytes) {
     if (block != NULL)
         heap_thread.delta += (int64_t)mimalloc_new_block_size(block, size_bytes);
     /* Told first: if this makes a new peak, then the block is in it. */
-    count_block(block, size_bytes);
+    if (!count_small_mimalloc(block, size_bytes))
+        count_block(block, size_bytes);
     if (heap_delta_is_large())
         heap_flush();
     return block;
@@ -329,8 +337,10 @@ static void *mimalloc_calloc(void *context, size_t count, size_t size_bytes) {
 
 static void mimalloc_free(void *context, void *block) {
     const struct allocator *original = context;
+    uint64_t address = (uint64_t)(uintptr_t)block;
     heap_thread.delta -= (int64_t)mimalloc_block_size(block);
-    if (sampled_may_hold((uint64_t)(uintptr_t)block))
+    bool is_counted = heap_is_exact && exact_quick_back(address);
+    if (!is_counted && sampled_may_hold(address))
         heap_give_back(block);
     if (heap_delta_is_large())
         heap_flush();
@@ -385,29 +395,33 @@ static NOT_INLINE void *count_small(void *block, size_t size_bytes) {
     return block;
 }
 
-static void *exact_malloc(void *context, size_t size_bytes) {
+/* Up to 3.10. */
+static void *objects_malloc(void *context, size_t size_bytes) {
     if (size_bytes - 1 >= PYMALLOC_MAX_BYTES)
         return other_malloc(context, size_bytes);
-    return count_small(pymalloc.malloc(pymalloc.context, size_bytes), size_bytes);
+    void *block = pymalloc.malloc(pymalloc.context, size_bytes);
+    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, current_state(), EXACT_FRAMES_OBJECTS))
+        return block;
+    return count_small(block, size_bytes);
 }
 
-/* From 3.13 on. */
+/* From 3.11 on. */
 static void *quick_malloc(void *context, size_t size_bytes) {
     if (size_bytes - 1 >= PYMALLOC_MAX_BYTES)
         return other_malloc(context, size_bytes);
     void *block = pymalloc.malloc(pymalloc.context, size_bytes);
-    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, current_state(), false))
+    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, current_state(), EXACT_FRAMES_LINKED))
         return block;
     return count_small(block, size_bytes);
 }
 
 /* The same, where the state is known to be in a variable of the thread's, so that nothing is called, and frames are as
- * they are in all versions so far. */
+ * they are in all versions so far from 3.13 on. */
 static void *quickest_malloc(void *context, size_t size_bytes) {
     if (size_bytes - 1 >= PYMALLOC_MAX_BYTES)
         return other_malloc(context, size_bytes);
     void *block = pymalloc.malloc(pymalloc.context, size_bytes);
-    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, thread_word(state_offset), true))
+    if (exact_quick_given((uint64_t)(uintptr_t)block, size_bytes, thread_word(state_offset), EXACT_FRAMES_USUAL))
         return block;
     return count_small(block, size_bytes);
 }
@@ -513,16 +527,20 @@ static void hook_pymalloc(const struct current *current) {
 
 static bool is_hooked(const struct allocator *functions) {
     return functions->malloc == pymalloc_malloc || functions->malloc == label_malloc ||
-           functions->malloc == other_malloc || functions->malloc == exact_malloc ||
+           functions->malloc == other_malloc || functions->malloc == objects_malloc ||
            functions->malloc == quick_malloc || functions->malloc == quickest_malloc ||
            functions->malloc == mimalloc_malloc;
 }
 
 static void *(*small_malloc(void))(void *context, size_t size_bytes) {
-    if (current_state == NULL)
-        return exact_malloc;
-    bool is_usual = exact_is_usual(&agent_python()->layout);
-    return is_usual && thread_word_of(current_state, &state_offset) ? quickest_malloc : quick_malloc;
+    switch (exact_frames_of(&agent_python()->layout)) {
+    case EXACT_FRAMES_OBJECTS:
+        return objects_malloc;
+    case EXACT_FRAMES_USUAL:
+        return state_offset != 0 ? quickest_malloc : quick_malloc;
+    default:
+        return quick_malloc;
+    }
 }
 
 static void hook_all(void) {
@@ -563,8 +581,9 @@ void heap_python_install(void) {
     *(void **)&python.set_arenas = agent_python_symbol(agent_python(), "PyObject_SetArenaAllocator");
     *(void **)&python.is_initialised = agent_python_symbol(agent_python(), "Py_IsInitialized");
     python.free_threaded = agent_python()->layout.free_threaded;
-    if (layout_has(agent_python()->layout.thread.current_frame))
-        current_state = agent_python()->current_state;
+    current_state = agent_python()->current_state;
+    if (current_state != NULL && !thread_word_of(current_state, &state_offset))
+        state_offset = 0;
     if (heap_on && python.get != NULL && python.set != NULL && python.is_initialised != NULL)
         hook_all();
 }

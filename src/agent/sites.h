@@ -79,13 +79,18 @@ static inline uint64_t sites_caller(const struct sites_fields *fields, uint64_t 
     return load_u64((const char *)pointer_to(frame) + fields->previous);
 }
 
+/* Where a frame is, up to 3.10. */
+static inline uint64_t sites_place_in_code(const struct sites_fields *fields, uint64_t frame) {
+    const char *bytes = pointer_to(frame);
+    return load_u64(bytes + fields->instruction) ^
+           (uint64_t)(load_u32(bytes + fields->last) + UINT64_C(2)) * SITES_LAST_FACTOR;
+}
+
 /* Where a frame is. It means the same as long as no code object has died. */
 static inline uint64_t sites_place(const struct sites_fields *fields, uint64_t frame) {
-    const char *bytes = pointer_to(frame);
-    uint64_t place = load_u64(bytes + fields->instruction);
-    if (__builtin_expect(layout_has(fields->last), 0))
-        place ^= (uint64_t)(load_u32(bytes + fields->last) + UINT64_C(2)) * SITES_LAST_FACTOR;
-    return place;
+    return __builtin_expect(layout_has(fields->last), 0)
+               ? sites_place_in_code(fields, frame)
+               : load_u64((const char *)pointer_to(frame) + fields->instruction);
 }
 
 static inline uint64_t sites_key_of_frames(const struct sites_fields *fields, uint64_t frame) {

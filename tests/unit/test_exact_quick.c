@@ -92,6 +92,60 @@ static void test_stacks_are_found(void **state) {
     free(exact);
 }
 
+struct frame_object {
+    uint64_t counted, type, size, f_back, f_code;
+    uint32_t others[3], f_lasti;
+};
+
+/* The same up to 3.10, where the code object and the number of the instruction say where a frame is. */
+static void test_stacks_of_objects_are_found(void **state) {
+    (void)state;
+    enum { DEPTH = 5 };
+    struct exact_thread *exact = calloc(1, sizeof *exact);
+    struct frame_object frames[DEPTH] = {0};
+    struct exact_cell cell = {0};
+    assert_non_null(exact);
+    exact->fields = (struct sites_fields){.current_frame = 24,
+                                          .cframe_current = OFFSET_NONE,
+                                          .previous = offsetof(struct frame_object, f_back),
+                                          .instruction = offsetof(struct frame_object, f_code),
+                                          .last = offsetof(struct frame_object, f_lasti)};
+    for (size_t i = 0; i < DEPTH; i++) {
+        frames[i].f_code = UINT64_C(0x55aa00000000) + i * 0x1230;
+        frames[i].f_lasti = (uint32_t)i;
+        frames[i].f_back = i + 1 < DEPTH ? (uint64_t)(uintptr_t)&frames[i + 1] : 0;
+    }
+    frames[DEPTH - 1].f_lasti = (uint32_t)-1;
+    uint64_t frame = (uint64_t)(uintptr_t)&frames[0];
+    uint64_t key = sites_key_of_frames(&exact->fields, frame);
+    *sites_chain(&exact->sites, key) = (struct sites_chain){key, &cell};
+    assert_ptr_equal(exact_cell_of_kind(exact, frame, EXACT_FRAMES_OBJECTS), &cell);
+    for (size_t i = 0; i < DEPTH; i++) {
+        frames[i].f_lasti++;
+        assert_null(exact_cell_of_kind(exact, frame, EXACT_FRAMES_OBJECTS));
+        frames[i].f_lasti--;
+        frames[i].f_code += 64;
+        assert_null(exact_cell_of_kind(exact, frame, EXACT_FRAMES_OBJECTS));
+        frames[i].f_code -= 64;
+    }
+    free(exact);
+}
+
+/* Which way a version's frames are followed is said by where it has what, not by its number. */
+static void test_kinds(void **state) {
+    (void)state;
+    struct layout layout = {.thread = {.frame = 24, .current_frame = OFFSET_NONE}};
+    assert_int_equal(exact_frames_of(&layout), EXACT_FRAMES_OBJECTS);
+    layout.thread.frame = OFFSET_NONE;
+    layout.frame.previous = EXACT_USUAL_PREVIOUS;
+    layout.frame.instr_ptr = EXACT_USUAL_INSTRUCTION;
+    assert_int_equal(exact_frames_of(&layout), EXACT_FRAMES_LINKED); /* it has a cframe */
+    layout.thread.current_frame = 72;
+    assert_int_equal(exact_frames_of(&layout), EXACT_FRAMES_USUAL);
+    layout.frame.instr_ptr += 8;
+    assert_int_equal(exact_frames_of(&layout), EXACT_FRAMES_LINKED);
+}
+
 /* Two frames, one behind the other, each at one of many instructions of its code: each pair has a key of its own. */
 static int compare(const void *left, const void *right) {
     const uint64_t *first = left, *second = right;
@@ -143,8 +197,12 @@ static void test_thread_word(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places),           cmocka_unit_test(test_leaves_are_kept),
-        cmocka_unit_test(test_stacks_are_found), cmocka_unit_test(test_keys_differ),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_leaves_are_kept),
+        cmocka_unit_test(test_stacks_are_found),
+        cmocka_unit_test(test_stacks_of_objects_are_found),
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_keys_differ),
 #ifdef __x86_64__
         cmocka_unit_test(test_thread_word),
 #endif
