@@ -30,4 +30,4 @@ def test_a_missing_interpreter_is_a_failure_in_ci(tmp_path):
 
 
 def test_ci_asks_for_all_interpreters():
-    assert "\nexport STROBE_REQUIRE_ALL=1\n" in (TESTS.parent / ".ci" / "run").read_text()
+    assert "export STROBE_REQUIRE_ALL=1\n" in (TESTS.parent / ".ci" / "run").read_text()
