@@ -195,7 +195,8 @@ static enum status read_system_threads(struct listing *listing) {
 static enum status search_system_thread(struct listing *listing, const struct thread_state *state,
                                         const struct thread_name *name, struct system_thread *system) {
     const struct system_thread *found = NULL;
-    if (listing->system_readings > 0)
+    /* A reading that failed, as of a process that is ending, has left none. */
+    if (listing->native_ids.system != NULL)
         found = native_ids_claim(&listing->native_ids, state, name);
     if (found == NULL && listing->system_readings < MAX_SYSTEM_READINGS) {
         TRY(read_system_threads(listing));

@@ -328,7 +328,7 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
             status = climb_outside(&walk);
         tracker->end_shown = is_innermost(&walk);
         tracker->chunk_alone = !walk.thread_known || tracker->end_shown || outside_is_unlikely(&walk);
-        if (!walk.thread_known)
+        if (!walk.thread_known && walk.top != SIZE_MAX)
             thread->datastack_top = tracker->stack.frames[walk.top].end;
     }
     if (status == STATUS_OK && (walk.doubtful || (!check_paths(&walk) && may_retry)))
