@@ -146,6 +146,19 @@ void thread_state_decode(const struct layout *layout, remote_addr address, const
     find_frame_slot(layout, bytes, thread);
 }
 
+/* While the interpreter is being entered from C, its struct _PyCFrame is the thread's before it has a frame
+ * (_PyEval_EvalFrameDefault, Python/ceval.c 3.11 and 3.12). Until then the one before it tells, which `previous` behind
+ * `current_frame` points to; the thread's own, the outermost, has none before it. */
+static enum status read_slot(struct runtime *runtime, struct thread_state *thread) {
+    uint64_t slot[2] = {0}; /* current_frame, previous */
+    TRY(memory_read(runtime->live, thread->frame_slot, slot, sizeof slot));
+    thread->frame = slot[0];
+    if (slot[0] != 0 || slot[1] == 0)
+        return STATUS_OK;
+    thread->frame_slot = slot[1] + runtime->layout.cframe.current_frame;
+    return memory_read_u64(runtime->live, thread->frame_slot, &thread->frame);
+}
+
 enum status thread_state_read(struct runtime *runtime, remote_addr address, struct thread_state *thread) {
     uint8_t bytes[THREAD_STATE_MAX_BYTES];
     size_t span = thread_state_span(&runtime->layout);
@@ -154,6 +167,6 @@ enum status thread_state_read(struct runtime *runtime, remote_addr address, stru
     TRY(memory_read(runtime->live, address, bytes, span));
     thread_state_decode(&runtime->layout, address, bytes, thread);
     if (layout_has(runtime->layout.thread.cframe) && thread->frame_slot != 0)
-        return memory_read_u64(runtime->live, thread->frame_slot, &thread->frame);
+        return read_slot(runtime, thread);
     return STATUS_OK;
 }
