@@ -213,8 +213,10 @@ def collect():
 def collecting():
     gc.disable()
     gc.callbacks.append(on_gc)
-    for _ in range(ROUNDS):
+    # Each collection stops all threads: without a GIL who is to tell would get nowhere beside it.
+    while not asked:
         collect()  # -> collect
+    threading.Event().wait()
 
 
 def in_thread(event):
@@ -341,6 +343,7 @@ def odd_names():
 
 kept = []
 telling = threading.Event()
+asked = []
 
 
 def describe(code, into):
@@ -379,6 +382,7 @@ def describe(code, into):
 def tell():
     """In a thread of its own: the program's may be where exceptions end in nothing, or have no room for one more call."""
     signal.sigwait([signal.SIGINT])
+    asked.append(True)
     telling.set()
     sys.setrecursionlimit(1000)
     codes = {}
