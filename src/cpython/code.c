@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "cpython/str.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,15 +246,24 @@ enum status code_cache_get(struct code_cache *cache, remote_addr address, const 
     return STATUS_OK;
 }
 
+static_assert((int)OPCODE_HIDDEN <= (int)CODE_STEP_FAMILY, "families have so many bits");
+
+static uint8_t step_of(const struct opcode *opcode, uint8_t argument) {
+    bool enters = opcode->enters && (!opcode->subscribes || argument == OPCODE_SUBSCRIPTION);
+    unsigned cut = argument < CODE_STEP_ARGUMENT ? argument : CODE_STEP_ARGUMENT;
+    return (uint8_t)(opcode->family | cut << CODE_STEP_ARGUMENT_SHIFT | (enters ? CODE_STEP_ENTERS : 0));
+}
+
 /* Notes for each unit what its instruction can do; false when an instruction is hidden, for then its caches are, too.
  */
 static bool note_steps(const struct opcode *table, uint8_t *steps, const uint8_t *bytecode, size_t units) {
     for (size_t i = 0; i < units;) {
         const struct opcode *opcode = &table[bytecode[i * CODE_UNIT_BYTES]];
+        uint8_t step = step_of(opcode, bytecode[i * CODE_UNIT_BYTES + 1]);
         if (opcode->family == OPCODE_HIDDEN || opcode->family == OPCODE_INVALID)
             return false;
         for (size_t end = i + 1 + opcode->caches; i < end && i < units; i++)
-            steps[i] = (uint8_t)(opcode->family | (opcode->enters ? CODE_STEP_ENTERS : 0));
+            steps[i] = step;
     }
     return true;
 }

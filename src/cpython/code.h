@@ -83,7 +83,13 @@ static inline bool code_cache_vouches(const struct code_cache *cache, const stru
 }
 
 /* Private, of code_cache_step. */
-enum { CODE_STEP_BYTES = 2, CODE_STEP_ENTERS = 0x80 };
+enum {
+    CODE_STEP_BYTES = 2,
+    CODE_STEP_FAMILY = 0x07,
+    CODE_STEP_ARGUMENT_SHIFT = 3,
+    CODE_STEP_ARGUMENT = 0x0f,
+    CODE_STEP_ENTERS = 0x80,
+};
 void code_cache_study(struct code_cache *cache, const struct code *code);
 
 /* What the instruction at an offset (or the one whose cache lies there) can do to the stack of frames. Read from the
@@ -91,15 +97,17 @@ void code_cache_study(struct code_cache *cache, const struct code *code);
 struct code_step {
     enum opcode_family family;
     bool enters;
+    uint8_t argument; /* 3.11+: the instruction's, cut at CODE_STEP_ARGUMENT */
 };
 static inline struct code_step code_cache_step(struct code_cache *cache, const struct code *code,
                                                int32_t instruction_bytes) {
     if (!code->steps_known)
         code_cache_study(cache, code);
     if (code->steps == NULL || instruction_bytes < 0 || (uint32_t)instruction_bytes >= code->bytecode_bytes)
-        return (struct code_step){OPCODE_HIDDEN, true};
+        return (struct code_step){OPCODE_HIDDEN, true, CODE_STEP_ARGUMENT};
     uint8_t step = code->steps[(uint32_t)instruction_bytes / CODE_STEP_BYTES];
-    return (struct code_step){(enum opcode_family)(step & ~CODE_STEP_ENTERS), (step & CODE_STEP_ENTERS) != 0};
+    return (struct code_step){(enum opcode_family)(step & CODE_STEP_FAMILY), (step & CODE_STEP_ENTERS) != 0,
+                              step >> CODE_STEP_ARGUMENT_SHIFT & CODE_STEP_ARGUMENT};
 }
 
 /* Where a frame of 3.8 to 3.10 has what it calls while its last instruction is at this offset. Read from the bytecode

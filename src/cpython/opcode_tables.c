@@ -4,12 +4,13 @@
 #include "cpython/opcode.h"
 
 /* clang-format off */
-/* number, base, caches; with an E: it enters */
+/* number, base, caches; with an E: it enters; with an S: as a subscription */
 #define K(number, base, caches) [number] = {OPCODE_CACHE, false, base, caches},
 #define C(number, base, caches) [number] = {OPCODE_CALL, false, base, caches},
 #define CE(number, base, caches) [number] = {OPCODE_CALL, true, base, caches},
 #define P(number, base, caches) [number] = {OPCODE_CALLS_PYTHON, false, base, caches},
 #define PE(number, base, caches) [number] = {OPCODE_CALLS_PYTHON, true, base, caches},
+#define PS(number, base, caches) [number] = {OPCODE_CALLS_PYTHON, true, base, caches, true},
 #define G(number, base, caches) [number] = {OPCODE_RESUMES_GENERATOR, false, base, caches},
 #define GE(number, base, caches) [number] = {OPCODE_RESUMES_GENERATOR, true, base, caches},
 #define W(number, base, caches) [number] = {OPCODE_BY_THE_WAY, false, base, caches},
@@ -379,7 +380,7 @@ const struct opcode opcode_tables[OPCODE_LAST_MINOR - OPCODE_FIRST_MINOR + 1][OP
 },
 [14 - OPCODE_FIRST_MINOR] = { /* 3.14.10 */
     K(0, 0, 0) /* CACHE */ P(1, 1, 0) /* BINARY_SLICE */ P(2, 2, 0) /* BUILD_TEMPLATE */
-    PE(3, 44, 5) /* BINARY_OP_INPLACE_ADD_UNICODE */ CE(4, 4, 0) /* CALL_FUNCTION_EX */ P(5, 5, 0) /* CHECK_EG_MATCH */
+    PS(3, 44, 5) /* BINARY_OP_INPLACE_ADD_UNICODE */ CE(4, 4, 0) /* CALL_FUNCTION_EX */ P(5, 5, 0) /* CHECK_EG_MATCH */
     P(6, 6, 0) /* CHECK_EXC_MATCH */ P(7, 7, 0) /* CLEANUP_THROW */ P(8, 8, 0) /* DELETE_SUBSCR */
     W(9, 9, 0) /* END_FOR */ W(10, 10, 0) /* END_SEND */ PE(11, 11, 0) /* EXIT_INIT_CHECK */
     P(12, 12, 0) /* FORMAT_SIMPLE */ P(13, 13, 0) /* FORMAT_WITH_SPEC */ P(14, 14, 0) /* GET_AITER */
@@ -392,7 +393,7 @@ const struct opcode opcode_tables[OPCODE_LAST_MINOR - OPCODE_FIRST_MINOR + 1][OP
     W(35, 35, 0) /* RETURN_VALUE */ P(36, 36, 0) /* SETUP_ANNOTATIONS */ P(37, 37, 0) /* STORE_SLICE */
     P(38, 38, 1) /* STORE_SUBSCR */ P(39, 39, 3) /* TO_BOOL */ P(40, 40, 0) /* UNARY_INVERT */
     P(41, 41, 0) /* UNARY_NEGATIVE */ O(42, 42, 0) /* UNARY_NOT */ P(43, 43, 0) /* WITH_EXCEPT_START */
-    PE(44, 44, 5) /* BINARY_OP */ P(45, 45, 0) /* BUILD_INTERPOLATION */ W(46, 46, 0) /* BUILD_LIST */
+    PS(44, 44, 5) /* BINARY_OP */ P(45, 45, 0) /* BUILD_INTERPOLATION */ W(46, 46, 0) /* BUILD_LIST */
     P(47, 47, 0) /* BUILD_MAP */ P(48, 48, 0) /* BUILD_SET */ W(49, 49, 0) /* BUILD_SLICE */
     W(50, 50, 0) /* BUILD_STRING */ W(51, 51, 0) /* BUILD_TUPLE */ CE(52, 52, 3) /* CALL */
     P(53, 53, 0) /* CALL_INTRINSIC_1 */ P(54, 54, 0) /* CALL_INTRINSIC_2 */ CE(55, 55, 3) /* CALL_KW */
@@ -418,14 +419,14 @@ const struct opcode opcode_tables[OPCODE_LAST_MINOR - OPCODE_FIRST_MINOR + 1][OP
     W(111, 111, 0) /* STORE_DEREF */ W(112, 112, 0) /* STORE_FAST */ W(113, 113, 0) /* STORE_FAST_LOAD_FAST */
     W(114, 114, 0) /* STORE_FAST_STORE_FAST */ W(115, 115, 0) /* STORE_GLOBAL */ P(116, 116, 0) /* STORE_NAME */
     O(117, 117, 0) /* SWAP */ P(118, 118, 0) /* UNPACK_EX */ P(119, 119, 1) /* UNPACK_SEQUENCE */
-    W(120, 120, 0) /* YIELD_VALUE */ W(128, 128, 0) /* RESUME */ PE(129, 44, 5) /* BINARY_OP_ADD_FLOAT */
-    PE(130, 44, 5) /* BINARY_OP_ADD_INT */ PE(131, 44, 5) /* BINARY_OP_ADD_UNICODE */
-    PE(132, 44, 5) /* BINARY_OP_EXTEND */ PE(133, 44, 5) /* BINARY_OP_MULTIPLY_FLOAT */
-    PE(134, 44, 5) /* BINARY_OP_MULTIPLY_INT */ PE(135, 44, 5) /* BINARY_OP_SUBSCR_DICT */
-    PE(136, 44, 5) /* BINARY_OP_SUBSCR_GETITEM */ PE(137, 44, 5) /* BINARY_OP_SUBSCR_LIST_INT */
-    PE(138, 44, 5) /* BINARY_OP_SUBSCR_LIST_SLICE */ PE(139, 44, 5) /* BINARY_OP_SUBSCR_STR_INT */
-    PE(140, 44, 5) /* BINARY_OP_SUBSCR_TUPLE_INT */ PE(141, 44, 5) /* BINARY_OP_SUBTRACT_FLOAT */
-    PE(142, 44, 5) /* BINARY_OP_SUBTRACT_INT */ CE(143, 52, 3) /* CALL_ALLOC_AND_ENTER_INIT */
+    W(120, 120, 0) /* YIELD_VALUE */ W(128, 128, 0) /* RESUME */ PS(129, 44, 5) /* BINARY_OP_ADD_FLOAT */
+    PS(130, 44, 5) /* BINARY_OP_ADD_INT */ PS(131, 44, 5) /* BINARY_OP_ADD_UNICODE */
+    PS(132, 44, 5) /* BINARY_OP_EXTEND */ PS(133, 44, 5) /* BINARY_OP_MULTIPLY_FLOAT */
+    PS(134, 44, 5) /* BINARY_OP_MULTIPLY_INT */ PS(135, 44, 5) /* BINARY_OP_SUBSCR_DICT */
+    PS(136, 44, 5) /* BINARY_OP_SUBSCR_GETITEM */ PS(137, 44, 5) /* BINARY_OP_SUBSCR_LIST_INT */
+    PS(138, 44, 5) /* BINARY_OP_SUBSCR_LIST_SLICE */ PS(139, 44, 5) /* BINARY_OP_SUBSCR_STR_INT */
+    PS(140, 44, 5) /* BINARY_OP_SUBSCR_TUPLE_INT */ PS(141, 44, 5) /* BINARY_OP_SUBTRACT_FLOAT */
+    PS(142, 44, 5) /* BINARY_OP_SUBTRACT_INT */ CE(143, 52, 3) /* CALL_ALLOC_AND_ENTER_INIT */
     CE(144, 52, 3) /* CALL_BOUND_METHOD_EXACT_ARGS */ CE(145, 52, 3) /* CALL_BOUND_METHOD_GENERAL */
     CE(146, 52, 3) /* CALL_BUILTIN_CLASS */ CE(147, 52, 3) /* CALL_BUILTIN_FAST */
     CE(148, 52, 3) /* CALL_BUILTIN_FAST_WITH_KEYWORDS */ CE(149, 52, 3) /* CALL_BUILTIN_O */
@@ -468,7 +469,7 @@ const struct opcode opcode_tables[OPCODE_LAST_MINOR - OPCODE_FIRST_MINOR + 1][OP
 },
 [15 - OPCODE_FIRST_MINOR] = { /* 3.15.2 */
     K(0, 0, 0) /* CACHE */ P(1, 1, 0) /* BINARY_SLICE */ P(2, 2, 0) /* BUILD_TEMPLATE */
-    PE(3, 42, 5) /* BINARY_OP_INPLACE_ADD_UNICODE */ CE(4, 4, 1) /* CALL_FUNCTION_EX */ P(5, 5, 0) /* CHECK_EG_MATCH */
+    PS(3, 42, 5) /* BINARY_OP_INPLACE_ADD_UNICODE */ CE(4, 4, 1) /* CALL_FUNCTION_EX */ P(5, 5, 0) /* CHECK_EG_MATCH */
     P(6, 6, 0) /* CHECK_EXC_MATCH */ P(7, 7, 0) /* CLEANUP_THROW */ P(8, 8, 0) /* DELETE_SUBSCR */
     W(9, 9, 0) /* END_FOR */ W(10, 10, 0) /* END_SEND */ PE(11, 11, 0) /* EXIT_INIT_CHECK */
     P(12, 12, 0) /* FORMAT_SIMPLE */ P(13, 13, 0) /* FORMAT_WITH_SPEC */ P(14, 14, 0) /* GET_AITER */
@@ -480,7 +481,7 @@ const struct opcode opcode_tables[OPCODE_LAST_MINOR - OPCODE_FIRST_MINOR + 1][OP
     W(32, 32, 0) /* RETURN_GENERATOR */ W(33, 33, 0) /* RETURN_VALUE */ P(34, 34, 0) /* SETUP_ANNOTATIONS */
     P(35, 35, 0) /* STORE_SLICE */ P(36, 36, 1) /* STORE_SUBSCR */ P(37, 37, 3) /* TO_BOOL */
     P(38, 38, 0) /* UNARY_INVERT */ P(39, 39, 0) /* UNARY_NEGATIVE */ O(40, 40, 0) /* UNARY_NOT */
-    P(41, 41, 0) /* WITH_EXCEPT_START */ PE(42, 42, 5) /* BINARY_OP */ P(43, 43, 0) /* BUILD_INTERPOLATION */
+    P(41, 41, 0) /* WITH_EXCEPT_START */ PS(42, 42, 5) /* BINARY_OP */ P(43, 43, 0) /* BUILD_INTERPOLATION */
     W(44, 44, 0) /* BUILD_LIST */ P(45, 45, 0) /* BUILD_MAP */ P(46, 46, 0) /* BUILD_SET */
     W(47, 47, 0) /* BUILD_SLICE */ W(48, 48, 0) /* BUILD_STRING */ W(49, 49, 0) /* BUILD_TUPLE */
     CE(50, 50, 3) /* CALL */ P(51, 51, 0) /* CALL_INTRINSIC_1 */ P(52, 52, 0) /* CALL_INTRINSIC_2 */
@@ -507,14 +508,14 @@ const struct opcode opcode_tables[OPCODE_LAST_MINOR - OPCODE_FIRST_MINOR + 1][OP
     W(111, 111, 0) /* STORE_FAST */ W(112, 112, 0) /* STORE_FAST_LOAD_FAST */ W(113, 113, 0) /* STORE_FAST_STORE_FAST */
     W(114, 114, 0) /* STORE_GLOBAL */ P(115, 115, 0) /* STORE_NAME */ O(116, 116, 0) /* SWAP */
     P(117, 117, 0) /* UNPACK_EX */ P(118, 118, 1) /* UNPACK_SEQUENCE */ W(119, 119, 0) /* YIELD_VALUE */
-    W(128, 128, 1) /* RESUME */ PE(129, 42, 5) /* BINARY_OP_ADD_FLOAT */ PE(130, 42, 5) /* BINARY_OP_ADD_INT */
-    PE(131, 42, 5) /* BINARY_OP_ADD_UNICODE */ PE(132, 42, 5) /* BINARY_OP_EXTEND */
-    PE(133, 42, 5) /* BINARY_OP_MULTIPLY_FLOAT */ PE(134, 42, 5) /* BINARY_OP_MULTIPLY_INT */
-    PE(135, 42, 5) /* BINARY_OP_SUBSCR_DICT */ PE(136, 42, 5) /* BINARY_OP_SUBSCR_GETITEM */
-    PE(137, 42, 5) /* BINARY_OP_SUBSCR_LIST_INT */ PE(138, 42, 5) /* BINARY_OP_SUBSCR_LIST_SLICE */
-    PE(139, 42, 5) /* BINARY_OP_SUBSCR_STR_INT */ PE(140, 42, 5) /* BINARY_OP_SUBSCR_TUPLE_INT */
-    PE(141, 42, 5) /* BINARY_OP_SUBSCR_USTR_INT */ PE(142, 42, 5) /* BINARY_OP_SUBTRACT_FLOAT */
-    PE(143, 42, 5) /* BINARY_OP_SUBTRACT_INT */ CE(144, 50, 3) /* CALL_ALLOC_AND_ENTER_INIT */
+    W(128, 128, 1) /* RESUME */ PS(129, 42, 5) /* BINARY_OP_ADD_FLOAT */ PS(130, 42, 5) /* BINARY_OP_ADD_INT */
+    PS(131, 42, 5) /* BINARY_OP_ADD_UNICODE */ PS(132, 42, 5) /* BINARY_OP_EXTEND */
+    PS(133, 42, 5) /* BINARY_OP_MULTIPLY_FLOAT */ PS(134, 42, 5) /* BINARY_OP_MULTIPLY_INT */
+    PS(135, 42, 5) /* BINARY_OP_SUBSCR_DICT */ PS(136, 42, 5) /* BINARY_OP_SUBSCR_GETITEM */
+    PS(137, 42, 5) /* BINARY_OP_SUBSCR_LIST_INT */ PS(138, 42, 5) /* BINARY_OP_SUBSCR_LIST_SLICE */
+    PS(139, 42, 5) /* BINARY_OP_SUBSCR_STR_INT */ PS(140, 42, 5) /* BINARY_OP_SUBSCR_TUPLE_INT */
+    PS(141, 42, 5) /* BINARY_OP_SUBSCR_USTR_INT */ PS(142, 42, 5) /* BINARY_OP_SUBTRACT_FLOAT */
+    PS(143, 42, 5) /* BINARY_OP_SUBTRACT_INT */ CE(144, 50, 3) /* CALL_ALLOC_AND_ENTER_INIT */
     CE(145, 50, 3) /* CALL_BOUND_METHOD_EXACT_ARGS */ CE(146, 50, 3) /* CALL_BOUND_METHOD_GENERAL */
     CE(147, 50, 3) /* CALL_BUILTIN_CLASS */ CE(148, 50, 3) /* CALL_BUILTIN_FAST */
     CE(149, 50, 3) /* CALL_BUILTIN_FAST_WITH_KEYWORDS */ CE(150, 50, 3) /* CALL_BUILTIN_O */

@@ -24,7 +24,7 @@ static bool is_cleared(const struct walk *walk, const struct tracked_frame *trac
     if (stackpointer != 0 && stackpointer < base)
         return true;
     /* What is not shown may have none from the first. */
-    return tracked->shown && frame_untag(walk->layout, load_u64(bytes + fields->f_funcobj)) == 0;
+    return tracked->shown && walk_function_of(walk, bytes) == 0;
 }
 
 /* Whether the innermost frame so far can have entered the frame above it itself, not through C. Up to 3.13 it saves the

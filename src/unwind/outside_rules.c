@@ -1,5 +1,18 @@
 #include "unwind/outside.h"
 
+/* From 3.14 on the extent of a stack is saved for C as well, with the arguments still on it: what is called lies below
+ * them and what, of a method, it is bound to. A bound method in Python would still be behind the end. */
+static bool is_calling_c(const struct walk *walk, const struct caller *caller, unsigned argument_count,
+                         const uint8_t *callee) {
+    uint64_t behind = 0, called = 0;
+    if (!walk->layout->tagged_refs || argument_count >= CODE_STEP_ARGUMENT ||
+        !walk_called_word(walk, caller, &behind) || behind == walk_function_of(walk, callee) ||
+        walk_callable_kind(walk, behind) == CALLABLE_METHOD)
+        return false;
+    return walk_stack_word(walk, caller, -2 - (int)argument_count, &called) &&
+           walk_callable_kind(walk, called) == CALLABLE_C;
+}
+
 bool outside_may_have_called(const struct walk *walk, const struct tracked_frame *callee, const uint8_t *bytes) {
     const struct stack_tracker *tracker = walk->tracker;
     const struct layout_frame *fields = &walk->layout->frame;
@@ -13,7 +26,9 @@ bool outside_may_have_called(const struct walk *walk, const struct tracked_frame
     /* What resumes a generator enters that, and that is in no chunk. */
     if (!step.enters || step.family == OPCODE_RESUMES_GENERATOR || walk_is_running(walk, caller.bytes))
         return false;
-    return step.family != OPCODE_CALL || walk_called_this(walk, &caller, bytes);
+    if (step.family != OPCODE_CALL)
+        return true;
+    return walk_called_this(walk, &caller, bytes) && !is_calling_c(walk, &caller, step.argument, bytes);
 }
 
 /* Whether the top stands on a call of a function in Python: that leads through no C. */

@@ -135,8 +135,12 @@ static remote_addr *function_place(const struct walk *walk, remote_addr function
     return &walk->tracker->functions[hash % TRACKER_FUNCTIONS];
 }
 
+remote_addr walk_function_of(const struct walk *walk, const uint8_t *bytes) {
+    return frame_untag(walk->layout, load_u64(bytes + walk->layout->frame.f_funcobj));
+}
+
 void walk_remember_function(const struct walk *walk, const uint8_t *bytes) {
-    remote_addr function = frame_untag(walk->layout, load_u64(bytes + walk->layout->frame.f_funcobj));
+    remote_addr function = walk_function_of(walk, bytes);
     if (function != 0)
         *function_place(walk, function) = function;
 }
@@ -145,13 +149,22 @@ bool walk_knows_function(const struct walk *walk, remote_addr function) {
     return function != 0 && *function_place(walk, function) == function;
 }
 
-/* Where it is the function of another callee, the caller's bytes and the callee's are of different calls. It can also
- * be a bound method, of which only the interpreter's registers have the function (CALL_BOUND_METHOD_GENERAL, 3.13+). */
+enum callable_kind walk_callable_kind(const struct walk *walk, remote_addr object) {
+    uint64_t hash = object * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    struct callable *known = &walk->tracker->callables[hash % TRACKER_CALLABLES];
+    if (known->address != object)
+        *known = (struct callable){object, callable_kind(walk->tracker->runtime, object)};
+    return known->kind;
+}
+
+/* Where it is the function of another callee, or nothing that is called without C, the caller's bytes and the callee's
+ * are of different calls. It can also be a bound method, of which only the interpreter's registers have the function
+ * (CALL_BOUND_METHOD_GENERAL, 3.13+). */
 bool walk_called_this(const struct walk *walk, const struct caller *caller, const uint8_t *callee) {
     uint64_t called = 0;
     return !walk_called_word(walk, caller, &called) ||
-           called == frame_untag(walk->layout, load_u64(callee + walk->layout->frame.f_funcobj)) ||
-           !walk_knows_function(walk, called);
+           called == walk_function_of(walk, callee) ||
+           !(walk_knows_function(walk, called) || walk_callable_kind(walk, called) == CALLABLE_C);
 }
 
 uint32_t walk_random(struct walk *walk) {
