@@ -20,5 +20,7 @@ enum callable_kind callable_kind(struct runtime *runtime, remote_addr object) {
     for (size_t i = 0; i < sizeof in_c / sizeof in_c[0]; i++)
         if (strcmp(type.full_name, in_c[i]) == 0)
             return CALLABLE_C;
+    if (strcmp(type.full_name, "function") == 0)
+        return CALLABLE_FUNCTION;
     return strcmp(type.full_name, "method") == 0 ? CALLABLE_METHOD : CALLABLE_OTHER;
 }

@@ -39,7 +39,7 @@ static bool calls_python(const struct walk *walk) {
         walk_is_running(walk, walk->top_bytes))
         return false;
     struct caller caller = {top, walk->top_bytes, walk_top_size(walk)};
-    return walk_called_word(walk, &caller, &called) && walk_knows_function(walk, called);
+    return walk_called_word(walk, &caller, &called) && walk_callable_kind(walk, called) == CALLABLE_FUNCTION;
 }
 
 remote_addr outside_iterated(const struct walk *walk, const struct caller *frame) {

@@ -69,7 +69,6 @@ static void clear_stack(struct stack_tracker *tracker) {
 
 void stack_tracker_unlearn(struct stack_tracker *tracker) {
     clear_frames(tracker);
-    memset(tracker->functions, 0, sizeof tracker->functions);
     memset(tracker->callables, 0, sizeof tracker->callables);
     seen_calls_forget(&tracker->own_calls);
 }

@@ -30,8 +30,7 @@ enum {
     TRACKER_MAX_AGAIN = 64,
     TRACKER_DOUBTS = 128,
     TRACKER_COUNTS = 128,
-    TRACKER_FUNCTIONS = 64,
-    TRACKER_CALLABLES = 64
+    TRACKER_CALLABLES = 128
 };
 
 /* Fields are private but for `stack`, `paused`, `calls`, and those of a read ahead. */
@@ -83,11 +82,10 @@ struct stack_tracker {
         bool read;
     } * again; /* room for TRACKER_MAX_AGAIN, or NULL as long as there is none */
     size_t again_count;
-    remote_addr functions[TRACKER_FUNCTIONS]; /* that were seen to run, each at its hash */
     struct callable {
         remote_addr address;
         enum callable_kind kind;
-    } callables[TRACKER_CALLABLES]; /* that frames seemed to call, each at its hash */
+    } callables[TRACKER_CALLABLES]; /* that frames run or seemed to call, each at its hash */
     struct doubt {
         uint32_t key;   /* of a call through frames outside */
         uint32_t path;  /* through them, that was found when it was not known */

@@ -130,9 +130,9 @@ bool walk_called_word(const struct walk *walk, const struct caller *caller, uint
     return *called != 0 || layout_minor(walk->layout) >= 13 || walk_stack_word(walk, caller, 1, called);
 }
 
-static remote_addr *function_place(const struct walk *walk, remote_addr function) {
-    uint64_t hash = function * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-    return &walk->tracker->functions[hash % TRACKER_FUNCTIONS];
+static struct callable *callable_place(const struct walk *walk, remote_addr object) {
+    uint64_t hash = object * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    return &walk->tracker->callables[hash % TRACKER_CALLABLES];
 }
 
 remote_addr walk_function_of(const struct walk *walk, const uint8_t *bytes) {
@@ -142,29 +142,25 @@ remote_addr walk_function_of(const struct walk *walk, const uint8_t *bytes) {
 void walk_remember_function(const struct walk *walk, const uint8_t *bytes) {
     remote_addr function = walk_function_of(walk, bytes);
     if (function != 0)
-        *function_place(walk, function) = function;
-}
-
-bool walk_knows_function(const struct walk *walk, remote_addr function) {
-    return function != 0 && *function_place(walk, function) == function;
+        *callable_place(walk, function) = (struct callable){function, CALLABLE_FUNCTION};
 }
 
 enum callable_kind walk_callable_kind(const struct walk *walk, remote_addr object) {
-    uint64_t hash = object * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-    struct callable *known = &walk->tracker->callables[hash % TRACKER_CALLABLES];
+    struct callable *known = callable_place(walk, object);
     if (known->address != object)
         *known = (struct callable){object, callable_kind(walk->tracker->runtime, object)};
     return known->kind;
 }
 
-/* Where it is the function of another callee, or nothing that is called without C, the caller's bytes and the callee's
- * are of different calls. It can also be a bound method, of which only the interpreter's registers have the function
+/* Where it is another function, or nothing that is called without C, the caller's bytes and the callee's are of different
+ * calls. It can also be a bound method, of which only the interpreter's registers have the function
  * (CALL_BOUND_METHOD_GENERAL, 3.13+). */
 bool walk_called_this(const struct walk *walk, const struct caller *caller, const uint8_t *callee) {
     uint64_t called = 0;
-    return !walk_called_word(walk, caller, &called) ||
-           called == walk_function_of(walk, callee) ||
-           !(walk_knows_function(walk, called) || walk_callable_kind(walk, called) == CALLABLE_C);
+    if (!walk_called_word(walk, caller, &called) || called == walk_function_of(walk, callee))
+        return true;
+    enum callable_kind kind = walk_callable_kind(walk, called);
+    return kind != CALLABLE_FUNCTION && kind != CALLABLE_C;
 }
 
 uint32_t walk_random(struct walk *walk) {

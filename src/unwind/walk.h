@@ -83,14 +83,12 @@ bool walk_stack_word(const struct walk *walk, const struct caller *caller, int i
 bool walk_called_word(const struct walk *walk, const struct caller *caller, uint64_t *called);
 /* Whether the call that the caller stands on is of this callee, as far as the copies tell. */
 bool walk_called_this(const struct walk *walk, const struct caller *caller, const uint8_t *callee);
-/* What an object is that a frame seems to call. Read once. */
+/* What an object is that a frame seems to call. Read when it is not remembered. */
 enum callable_kind walk_callable_kind(const struct walk *walk, remote_addr object);
 /* The function of a frame with these bytes. */
 remote_addr walk_function_of(const struct walk *walk, const uint8_t *bytes);
-/* Remembers that the function of a frame is one. */
+/* Remembers that the function of a frame is one: then it need not be read. */
 void walk_remember_function(const struct walk *walk, const uint8_t *bytes);
-/* Whether a function was seen to run lately. */
-bool walk_knows_function(const struct walk *walk, remote_addr function);
 /* Any number. */
 uint32_t walk_random(struct walk *walk);
 /* Reads the thread state if that was left out. */
