@@ -46,6 +46,36 @@ static enum status read_late(const struct walk *walk, struct outside_frame *own)
     return memory_read(walk->tracker->runtime->live, own->place.address, own->bytes, own->place.size_bytes);
 }
 
+/* Where it is to be put what is read of the frame. */
+static struct outside_frame *place_for(struct stack_tracker *tracker, remote_addr address) {
+    struct outside_frame *known = outside_find(tracker, address), own = {.place = {.address = address}, .met = true};
+    if (known != NULL)
+        return known;
+    if (tracker->outside_count == TRACKER_MAX_OUTSIDE || stack_tracker_add_outside(tracker, &own) != STATUS_OK)
+        return NULL;
+    return &tracker->outside[tracker->outside_count - 1];
+}
+
+bool outside_read_between(struct walk *walk, remote_addr address) {
+    struct stack_tracker *tracker = walk->tracker;
+    struct outside_frame *outside = place_for(tracker, address);
+    struct again *again = outside_runner_place(tracker, &tracker->stack.frames[walk->top]);
+    uint8_t before[FRAME_HEAD_MAX_BYTES];
+    const size_t sizes[] = {sizeof outside->bytes, frame_head_size(walk->layout)};
+    if (outside == NULL || again == NULL)
+        return false;
+    again->read = false;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && !again->read; i++) {
+        outside->place.size_bytes = sizes[i];
+        const struct memory_piece pieces[] = {{again->address, before, again->size_bytes},
+                                              {address, outside->bytes, outside->place.size_bytes},
+                                              {again->address, again->bytes, again->size_bytes}};
+        again->read = memory_read_pieces(tracker->runtime->live, pieces, 3) == STATUS_OK;
+    }
+    outside->read = again->read;
+    return again->read && memcmp(before, again->bytes, again->size_bytes) == 0;
+}
+
 enum status outside_read(const struct walk *walk, remote_addr address, struct frame *frame, uint64_t *executable,
                          bool *late) {
     struct stack_tracker *tracker = walk->tracker;

@@ -214,7 +214,8 @@ static enum status climb_read_along(struct walk *walk) {
 }
 
 /* The generator with this frame ran when the thread state was read, and has been left since. If the top held it, the
- * top ran it; the interpreter does that through C unless the top has saved the extent of its stack. */
+ * top ran it; the interpreter does that through C unless the top has saved the extent of its stack. It must hold it
+ * still when that is read: without a GIL another is at its address soon. */
 static enum status recognize(struct walk *walk, remote_addr address) {
     const struct tracked_frame entry = {.instruction_bytes = -1, .assumed = true};
     size_t first = walk->count;
@@ -223,6 +224,7 @@ static enum status recognize(struct walk *walk, remote_addr address) {
     uint64_t executable = 0;
     bool late = false;
     if (walk->top == SIZE_MAX || walk->top_bytes == NULL ||
+        (walk->layout->free_threaded && !outside_read_between(walk, address)) ||
         outside_read(walk, address, &frame, &executable, &late) != STATUS_OK ||
         frame.owner != FRAME_OWNED_BY_GENERATOR || frame.boundary ||
         walk_resolve(walk, &frame, executable, &tracked) != STATUS_OK)
