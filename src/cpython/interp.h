@@ -28,11 +28,13 @@ struct interp {
 
 enum status interp_first(struct runtime *runtime, remote_addr *address) MUST_USE;
 enum status interp_read(struct runtime *runtime, remote_addr address, struct interp *interp) MUST_USE;
+
 /* What shows whether the GIL has gone from one thread to another. */
 struct gil_turns {
     remote_addr last_holder;
     uint64_t switches; /* how often that happened */
 };
+
 /* Only where there is a GIL. */
 enum status interp_read_turns(struct runtime *runtime, const struct interp *interp, struct gil_turns *turns) MUST_USE;
 /* Where the GIL's holder, or its last, stands. Only where there is a GIL. */

@@ -41,10 +41,10 @@ enum opcode_family {
 enum { OPCODE_SUBSCRIPTION = 26 };
 
 struct opcode {
-    uint8_t family; /* enum opcode_family */
-    bool enters;    /* a form of it pushes the callee's frame itself: no entry frame lies between caller and callee */
-    uint8_t base;   /* without specialisation and instrumentation */
-    uint8_t caches; /* code units behind the instruction that belong to it */
+    uint8_t family;  /* enum opcode_family */
+    bool enters;     /* a form of it pushes the callee's frame itself: no entry frame lies between caller and callee */
+    uint8_t base;    /* without specialisation and instrumentation */
+    uint8_t caches;  /* code units behind the instruction that belong to it */
     bool subscribes; /* it enters as a subscription only: with the argument OPCODE_SUBSCRIPTION */
 };
 

@@ -37,7 +37,6 @@ struct attribute_row {
     uint64_t total[MEASURE_COUNT];
 };
 
-/* Rows are sorted by file, then line (lines) or first line and name (functions). Texts belong to the profile. */
 /* What was spent in a native function, innermost, on behalf of a line. Where CPU time is known in parts, its native
  * part alone. */
 struct attribute_native {
@@ -60,6 +59,7 @@ struct attribute_shares {
     uint64_t (*sums)[MEASURE_COUNT];
 };
 
+/* Rows are sorted by file, then line (lines) or first line and name (functions). Texts belong to the profile. */
 struct attribution {
     struct attribute_row *lines; /* one for each file × line */
     size_t line_count;

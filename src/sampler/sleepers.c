@@ -46,7 +46,7 @@ static enum status read_turns(const struct sleepers_scene *scene, uint64_t *turn
 
 /* The threads' clocks before the process's: what they use in between is taken for the others', not the other way
  * round. */
-static enum status take_view(const struct sleepers_scene *scene, struct sleepers_view *view) {
+static enum status read_outside(const struct sleepers_scene *scene, uint64_t *outside_ns) {
     uint64_t running_ns = 0, process_ns = 0;
     for (size_t i = 0; i < scene->thread_count; i++) {
         struct target_thread *thread = scene->threads[i];
@@ -57,8 +57,8 @@ static enum status take_view(const struct sleepers_scene *scene, struct sleepers
         running_ns += thread->fresh.cpu_ns;
     }
     TRY(process_cpu_clock(scene->process, &process_ns));
-    view->outside_ns = process_ns - running_ns;
-    return read_turns(scene, &view->turns);
+    *outside_ns = process_ns - running_ns;
+    return STATUS_OK;
 }
 
 static uint64_t sum_asleep(const struct sleepers_scene *scene) {
@@ -106,12 +106,12 @@ void sleepers_begin(struct sleepers *sleepers, const struct sleepers_scene *scen
         sleepers->resumed = --sleepers->pause == 0;
         return;
     }
-    struct sleepers_view *view = &sleepers->before;
-    if (take_view(scene, view) != STATUS_OK)
+    uint64_t turns = 0;
+    if (read_outside(scene, &sleepers->outside_ns) != STATUS_OK || read_turns(scene, &turns) != STATUS_OK)
         return;
-    bool same = sleepers->known && view->turns == sleepers->turns &&
-                view->outside_ns - sum_asleep(scene) == sleepers->others_ns;
-    sleepers->turns = view->turns;
+    bool same =
+        sleepers->known && turns == sleepers->turns && sleepers->outside_ns - sum_asleep(scene) == sleepers->others_ns;
+    sleepers->turns = turns;
     sleepers->asked = !same;
     if (same)
         mark(sleepers, scene);
@@ -119,13 +119,13 @@ void sleepers_begin(struct sleepers *sleepers, const struct sleepers_scene *scen
 
 /* If none has run while each was asked, what they said is of one instant. */
 void sleepers_end(struct sleepers *sleepers, const struct sleepers_scene *scene) {
-    struct sleepers_view after;
+    uint64_t outside_ns = 0;
     if (!sleepers->asked)
         return;
     count_failure(sleepers);
     sleepers->resumed = false;
-    if (take_view(scene, &after) != STATUS_OK || after.outside_ns != sleepers->before.outside_ns)
+    if (read_outside(scene, &outside_ns) != STATUS_OK || outside_ns != sleepers->outside_ns)
         return;
     sleepers->known = true;
-    sleepers->others_ns = after.outside_ns - sum_asleep(scene);
+    sleepers->others_ns = outside_ns - sum_asleep(scene);
 }

@@ -10,22 +10,17 @@
 
 #include "sampler/target_thread.h"
 
-struct sleepers_view {
-    uint64_t outside_ns; /* of the process's CPU time, what is not of threads that may run */
-    uint64_t turns;      /* stands for who took a GIL last, and how often another did */
-};
-
 /* Zero-initialised knows nothing. Fields are private. */
 struct sleepers {
-    uint64_t others_ns; /* the part of outside_ns that is no sleeper's: of threads that have ended or are not known */
-    uint64_t turns;
-    struct sleepers_view before;
-    unsigned failures; /* in a row */
-    unsigned pause;    /* so many looks without trying, */
-    bool resumed;      /* which have just ended */
-    bool known;        /* others_ns is */
-    bool asked;        /* each of them was in this look, */
-    bool marked;       /* or need not be */
+    uint64_t outside_ns; /* of the process's CPU time, what is not of threads that may run, before the look */
+    uint64_t others_ns;  /* the part of that which is no sleeper's: of threads that have ended or are not known */
+    uint64_t turns;      /* stands for who took a GIL last, and how often another did */
+    unsigned failures;   /* in a row */
+    unsigned pause;      /* so many looks without trying, */
+    bool resumed;        /* which have just ended */
+    bool known;          /* others_ns is */
+    bool asked;          /* each of them was in this look, */
+    bool marked;         /* or need not be */
 };
 
 /* Who is looked at. */

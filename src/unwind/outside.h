@@ -12,8 +12,8 @@ struct outside_frame *outside_find(const struct stack_tracker *tracker, remote_a
 /* A frame outside of the chunk: read along with the copy, or on its own: *late is set. */
 enum status outside_read(const struct walk *walk, remote_addr address, struct frame *frame, uint64_t *executable,
                          bool *late) MUST_USE;
-/* Reads a frame outside of the chunk, once more if it was read, between two reads of the top. False when the top was not
- * the same before and after. */
+/* Reads a frame outside of the chunk, once more if it was read, between two reads of the top. False when the top was
+ * not the same before and after. */
 bool outside_read_between(struct walk *walk, remote_addr address);
 /* The place of a frame of a chunk among those that are read again, at the next look as well; NULL when there is no
  * memory. */

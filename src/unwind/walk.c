@@ -152,8 +152,8 @@ enum callable_kind walk_callable_kind(const struct walk *walk, remote_addr objec
     return known->kind;
 }
 
-/* Where it is another function, or nothing that is called without C, the caller's bytes and the callee's are of different
- * calls. It can also be a bound method, of which only the interpreter's registers have the function
+/* Where it is another function, or nothing that is called without C, the caller's bytes and the callee's are of
+ * different calls. It can also be a bound method, of which only the interpreter's registers have the function
  * (CALL_BOUND_METHOD_GENERAL, 3.13+). */
 bool walk_called_this(const struct walk *walk, const struct caller *caller, const uint8_t *callee) {
     uint64_t called = 0;
