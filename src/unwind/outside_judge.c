@@ -100,6 +100,16 @@ static bool ran_them(const struct walk *walk, size_t first, bool late, bool has_
     return !late || (layout->free_threaded && outside_holds_generator(walk, first));
 }
 
+/* Whether the last of the frames from `first` on has called this callee, each of them names the next, and the top the
+ * first: it makes no difference, then, that they were not read at one instant. */
+static bool is_named_throughout(const struct walk *walk, const struct seen_call *call,
+                                const struct tracked_frame *callee) {
+    const struct tracked_frame *last = &walk->tracker->stack.frames[walk->count - 1];
+    return callee != NULL && last->code != NULL && callee->code != NULL && are_all_named(call) &&
+           code_cache_mentions(walk->tracker->codes, last->code, callee->code) &&
+           code_cache_step(walk->tracker->codes, last->code, last->instruction_bytes).family == OPCODE_CALL;
+}
+
 enum status outside_judge(struct walk *walk, size_t first, bool late, const struct tracked_frame *callee) {
     struct stack_tracker *tracker = walk->tracker;
     struct call_link links[SEEN_CALLS_MAX_LINKS];
@@ -109,7 +119,7 @@ enum status outside_judge(struct walk *walk, size_t first, bool late, const stru
     outside_count_run(walk, late);
     bool strange =
         outside_is_doubtful(walk, &call) || (!tracker->paused && seen_calls_is_outdone(walk_calls(walk), &call));
-    bool sure = !strange && ran_them(walk, first, late, callee != NULL),
+    bool sure = !strange && (is_named_throughout(walk, &call, callee) || ran_them(walk, first, late, callee != NULL)),
          known = !strange && seen_calls_knows(walk_calls(walk), &call, callee != NULL);
     /* With a callee the chunks themselves say which frame called it. */
     if (sure && (callee != NULL ? !tracker->slow : outside_is_noteworthy(walk)))

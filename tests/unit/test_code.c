@@ -185,12 +185,38 @@ static void test_what_was_freed_without_a_gil(void **state) {
     }
 }
 
+/* 3.14: BINARY_OP with its five caches, to add and to subscribe; CALL with its three, of 2 and of 200 arguments. */
+static void test_steps(void **state) {
+    (void)state;
+    enum { BINARY_OP = 44, CALL = 52, ADD = 0, SUBSCRIBE = 26, UNITS = 6 + 6 + 4 + 4 };
+    uint8_t bytecode[UNITS * CODE_STEP_BYTES] = {[0] = BINARY_OP, [1] = ADD, [12] = BINARY_OP, [13] = SUBSCRIBE,
+                                                 [24] = CALL,     [25] = 2,  [32] = CALL,      [33] = 200};
+    struct fake_target *target = fake_new(12);
+    struct code_cache cache;
+    target->runtime.layout.version = 3 << 24 | 14 << 16;
+    code_cache_init(&cache, &target->runtime);
+    struct code code = {.bytecode = fake_allocate(target, sizeof bytecode), .bytecode_bytes = sizeof bytecode};
+    fake_put(target, code.bytecode, bytecode, sizeof bytecode);
+    assert_int_equal(code_cache_step(&cache, &code, 0).family, OPCODE_CALLS_PYTHON);
+    assert_false(code_cache_step(&cache, &code, 0).enters);
+    assert_true(code_cache_step(&cache, &code, 12).enters);
+    assert_int_equal(code_cache_step(&cache, &code, 24).family, OPCODE_CALL);
+    assert_true(code_cache_step(&cache, &code, 24).enters);
+    assert_int_equal(code_cache_step(&cache, &code, 24).argument, 2);
+    assert_int_equal(code_cache_step(&cache, &code, 30).argument, 2);
+    assert_int_equal(code_cache_step(&cache, &code, 32).argument, CODE_STEP_ARGUMENT);
+    assert_int_equal(code_cache_step(&cache, &code, sizeof bytecode).family, OPCODE_HIDDEN);
+    code_cache_release(&cache);
+    free(target);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_was_freed_is_no_code), cmocka_unit_test(test_what_was_freed_while_sampling),
         cmocka_unit_test(test_what_code_mentions),        cmocka_unit_test(test_what_was_freed_without_a_gil),
         cmocka_unit_test(test_copies_of_threads),         cmocka_unit_test(test_none_without_an_array),
         cmocka_unit_test(test_arrays_that_cannot_be),
+        cmocka_unit_test(test_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
