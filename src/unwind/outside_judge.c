@@ -100,14 +100,31 @@ static bool ran_them(const struct walk *walk, size_t first, bool late, bool has_
     return !late || (layout->free_threaded && outside_holds_generator(walk, first));
 }
 
-/* Whether the last of the frames from `first` on has called this callee, each of them names the next, and the top the
- * first: it makes no difference, then, that they were not read at one instant. */
-static bool is_named_throughout(const struct walk *walk, const struct seen_call *call,
-                                const struct tracked_frame *callee) {
+/* Whether the last of the frames so far still has the callee where it called it. */
+static bool holds_callee(const struct walk *walk, const struct tracked_frame *callee) {
     const struct tracked_frame *last = &walk->tracker->stack.frames[walk->count - 1];
-    return callee != NULL && last->code != NULL && callee->code != NULL && are_all_named(call) &&
-           code_cache_mentions(walk->tracker->codes, last->code, callee->code) &&
-           code_cache_step(walk->tracker->codes, last->code, last->instruction_bytes).family == OPCODE_CALL;
+    const struct outside_frame *outside = outside_find(walk->tracker, last->address);
+    const uint8_t *bytes = walk_bytes_at(walk, callee->address);
+    uint64_t called = 0;
+    if (outside == NULL || bytes == NULL || last->code == NULL || callee->code == NULL ||
+        code_cache_step(walk->tracker->codes, last->code, last->instruction_bytes).family != OPCODE_CALL)
+        return false;
+    struct caller caller = {last, outside->bytes, outside->place.size_bytes};
+    return walk_called_word(walk, &caller, &called) && called == walk_function_of(walk, bytes) &&
+           code_cache_mentions(walk->tracker->codes, last->code, callee->code);
+}
+
+/* Whether each of the frames from `first` on stands where it resumes the next, and names it, as the top does the first,
+ * and the last has called this callee: it makes no difference, then, that they were not read at one instant. */
+static bool is_named_throughout(const struct walk *walk, size_t first, const struct seen_call *call,
+                                const struct tracked_frame *callee) {
+    const struct tracked_frame *frames = walk->tracker->stack.frames;
+    for (size_t i = first; i + 1 < walk->count; i++)
+        if (frames[i].code != NULL &&
+            code_cache_step(walk->tracker->codes, frames[i].code, frames[i].instruction_bytes).family !=
+                OPCODE_RESUMES_GENERATOR)
+            return false;
+    return callee != NULL && are_all_named(call) && holds_callee(walk, callee);
 }
 
 enum status outside_judge(struct walk *walk, size_t first, bool late, const struct tracked_frame *callee) {
@@ -119,7 +136,8 @@ enum status outside_judge(struct walk *walk, size_t first, bool late, const stru
     outside_count_run(walk, late);
     bool strange =
         outside_is_doubtful(walk, &call) || (!tracker->paused && seen_calls_is_outdone(walk_calls(walk), &call));
-    bool sure = !strange && (is_named_throughout(walk, &call, callee) || ran_them(walk, first, late, callee != NULL)),
+    bool sure = !strange &&
+                (is_named_throughout(walk, first, &call, callee) || ran_them(walk, first, late, callee != NULL)),
          known = !strange && seen_calls_knows(walk_calls(walk), &call, callee != NULL);
     /* With a callee the chunks themselves say which frame called it. */
     if (sure && (callee != NULL ? !tracker->slow : outside_is_noteworthy(walk)))

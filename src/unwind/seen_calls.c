@@ -20,6 +20,8 @@ enum {
     TRUSTED_RATIO = 8,
     /* The same of what comes after the same beginning, beside what comes after it most often. */
     TRUSTED_BRANCH = 3,
+    /* The same of where in its code a frame stands. */
+    TRUSTED_SITE = 256,
     PERIOD_CALLS = 1 << 17,
 };
 
@@ -179,8 +181,18 @@ static bool is_branch_trusted(const struct seen_call *set, const struct seen_cal
     return own == most ? all >= DECIDING_TIMES : all >= SETTLED_TIMES && own * TRUSTED_BRANCH >= most;
 }
 
+/* Whether the same frames have led there from other instructions of theirs, and next to never from these: a frame's
+ * instruction and the extent of its stack can be copied at a moment's distance. */
+static bool is_beside_the_site(const struct seen_call *set, const struct seen_call *call) {
+    for (size_t i = 0; call->link_count > 0 && i < WAYS; i++)
+        if (set[i].link_count == call->link_count && same_beginning(&set[i], call, call->link_count) &&
+            set[i].times / TRUSTED_SITE > call->times)
+            return true;
+    return false;
+}
+
 static bool is_trusted(const struct seen_call *set, const struct seen_call *call) {
-    bool trusted = call->times >= TRUSTED_TIMES;
+    bool trusted = call->times >= TRUSTED_TIMES && !is_beside_the_site(set, call);
     for (uint32_t i = 0; i < call->link_count && trusted; i++)
         trusted = is_branch_trusted(set, call, i);
     return trusted;
