@@ -10,14 +10,13 @@ from pathlib import Path
 
 import harness
 import pytest
-from harness import STROBE, Target, strobe
+from harness import STROBE, TOLD_OF_BIRTHS, Target, strobe
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import capture_reader  # noqa: E402
 
-# Where the kernel tells of each birth, nothing that lives for a moment is missed; else /proc is searched every 50 ms.
-TOLD_BY_KERNEL = os.geteuid() == 0
-SHORT_LIFE_S = 0.04 if TOLD_BY_KERNEL else 0.3
+# Where the kernel tells of each birth, nothing that lives for a moment is missed.
+SHORT_LIFE_S = 0.04 if TOLD_OF_BIRTHS else 0.3
 
 # Each process says on standard output who it is, in one write; `burn_NAME` is where it spends its time.
 COMMON = """
@@ -200,7 +199,7 @@ sys.stdin.readline()
 parent = os.getpid()
 child = os.fork()
 if child == 0:
-    burn("child", 0.05)
+    burn("child", float(sys.argv[1]))
     while os.getppid() == parent: pass
     sys.stdin.readline()
     burn("after", 0.1)
@@ -229,7 +228,7 @@ def test_children_outlive_the_process_attached_to(any_python, script, tmp_path):
     """`attach --children` goes on until the last of them has ended."""
     path = script(OUTLIVED)
     capture = tmp_path / "capture.strobe"
-    with Target(any_python, path) as target:
+    with Target(any_python, path, str(SHORT_LIFE_S)) as target:
         attach = [STROBE, "attach", "--children", "--capture", capture, target.pid]
         with subprocess.Popen(list(map(str, attach)), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
             assert b"sampling process" in running.stderr.readline()
