@@ -4,19 +4,22 @@
 #include "cpython/opcode.h"
 
 /* clang-format off */
-/* number, base, caches; with an E: it enters; with an S: as a subscription */
-#define K(number, base, caches) [number] = {OPCODE_CACHE, false, base, caches},
-#define C(number, base, caches) [number] = {OPCODE_CALL, false, base, caches},
-#define CE(number, base, caches) [number] = {OPCODE_CALL, true, base, caches},
-#define P(number, base, caches) [number] = {OPCODE_CALLS_PYTHON, false, base, caches},
-#define PE(number, base, caches) [number] = {OPCODE_CALLS_PYTHON, true, base, caches},
-#define PS(number, base, caches) [number] = {OPCODE_CALLS_PYTHON, true, base, caches, true},
-#define G(number, base, caches) [number] = {OPCODE_RESUMES_GENERATOR, false, base, caches},
-#define GE(number, base, caches) [number] = {OPCODE_RESUMES_GENERATOR, true, base, caches},
-#define W(number, base, caches) [number] = {OPCODE_BY_THE_WAY, false, base, caches},
-#define H(number, base, caches) [number] = {OPCODE_HIDDEN, false, base, caches},
-#define HE(number, base, caches) [number] = {OPCODE_HIDDEN, true, base, caches},
-#define O(number, base, caches) [number] = {OPCODE_OTHER, false, base, caches},
+/* number, the form that is its base, units of caches; with an E: it enters; with an S: as a subscription */
+#define K(number, form, units) [number] = {.family = OPCODE_CACHE, .base = form, .caches = units},
+#define C(number, form, units) [number] = {.family = OPCODE_CALL, .base = form, .caches = units},
+#define CE(number, form, units) [number] = {.family = OPCODE_CALL, .enters = true, .base = form, .caches = units},
+#define P(number, form, units) [number] = {.family = OPCODE_CALLS_PYTHON, .base = form, .caches = units},
+#define PE(number, form, units) \
+    [number] = {.family = OPCODE_CALLS_PYTHON, .enters = true, .base = form, .caches = units},
+#define PS(number, form, units) \
+    [number] = {.family = OPCODE_CALLS_PYTHON, .enters = true, .base = form, .caches = units, .subscribes = true},
+#define G(number, form, units) [number] = {.family = OPCODE_RESUMES_GENERATOR, .base = form, .caches = units},
+#define GE(number, form, units) \
+    [number] = {.family = OPCODE_RESUMES_GENERATOR, .enters = true, .base = form, .caches = units},
+#define W(number, form, units) [number] = {.family = OPCODE_BY_THE_WAY, .base = form, .caches = units},
+#define H(number, form, units) [number] = {.family = OPCODE_HIDDEN, .base = form, .caches = units},
+#define HE(number, form, units) [number] = {.family = OPCODE_HIDDEN, .enters = true, .base = form, .caches = units},
+#define O(number, form, units) [number] = {.family = OPCODE_OTHER, .base = form, .caches = units},
 
 const struct opcode opcode_tables[OPCODE_LAST_MINOR - OPCODE_FIRST_MINOR + 1][OPCODES] = {
 [8 - OPCODE_FIRST_MINOR] = { /* 3.8.18 */

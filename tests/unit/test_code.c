@@ -189,8 +189,8 @@ static void test_what_was_freed_without_a_gil(void **state) {
 static void test_steps(void **state) {
     (void)state;
     enum { BINARY_OP = 44, CALL = 52, ADD = 0, SUBSCRIBE = 26, UNITS = 6 + 6 + 4 + 4 };
-    uint8_t bytecode[UNITS * CODE_STEP_BYTES] = {[0] = BINARY_OP, [1] = ADD, [12] = BINARY_OP, [13] = SUBSCRIBE,
-                                                 [24] = CALL,     [25] = 2,  [32] = CALL,      [33] = 200};
+    uint8_t bytecode[UNITS * CODE_STEP_BYTES] = {
+        [0] = BINARY_OP, [1] = ADD, [12] = BINARY_OP, [13] = SUBSCRIBE, [24] = CALL, [25] = 2, [32] = CALL, [33] = 200};
     struct fake_target *target = fake_new(12);
     struct code_cache cache;
     target->runtime.layout.version = 3 << 24 | 14 << 16;
@@ -215,8 +215,7 @@ int main(void) {
         cmocka_unit_test(test_what_was_freed_is_no_code), cmocka_unit_test(test_what_was_freed_while_sampling),
         cmocka_unit_test(test_what_code_mentions),        cmocka_unit_test(test_what_was_freed_without_a_gil),
         cmocka_unit_test(test_copies_of_threads),         cmocka_unit_test(test_none_without_an_array),
-        cmocka_unit_test(test_arrays_that_cannot_be),
-        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_arrays_that_cannot_be),     cmocka_unit_test(test_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
