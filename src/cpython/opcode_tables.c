@@ -5,21 +5,21 @@
 
 /* clang-format off */
 /* number, the form that is its base, units of caches; with an E: it enters; with an S: as a subscription */
-#define K(number, form, units) [number] = {.family = OPCODE_CACHE, .base = form, .caches = units},
-#define C(number, form, units) [number] = {.family = OPCODE_CALL, .base = form, .caches = units},
-#define CE(number, form, units) [number] = {.family = OPCODE_CALL, .enters = true, .base = form, .caches = units},
-#define P(number, form, units) [number] = {.family = OPCODE_CALLS_PYTHON, .base = form, .caches = units},
+#define K(number, form, units) [number] = {.family = OPCODE_CACHE, .base = (form), .caches = (units)},
+#define C(number, form, units) [number] = {.family = OPCODE_CALL, .base = (form), .caches = (units)},
+#define CE(number, form, units) [number] = {.family = OPCODE_CALL, .enters = true, .base = (form), .caches = (units)},
+#define P(number, form, units) [number] = {.family = OPCODE_CALLS_PYTHON, .base = (form), .caches = (units)},
 #define PE(number, form, units) \
-    [number] = {.family = OPCODE_CALLS_PYTHON, .enters = true, .base = form, .caches = units},
+    [number] = {.family = OPCODE_CALLS_PYTHON, .enters = true, .base = (form), .caches = (units)},
 #define PS(number, form, units) \
-    [number] = {.family = OPCODE_CALLS_PYTHON, .enters = true, .base = form, .caches = units, .subscribes = true},
-#define G(number, form, units) [number] = {.family = OPCODE_RESUMES_GENERATOR, .base = form, .caches = units},
+    [number] = {.family = OPCODE_CALLS_PYTHON, .enters = true, .base = (form), .caches = (units), .subscribes = true},
+#define G(number, form, units) [number] = {.family = OPCODE_RESUMES_GENERATOR, .base = (form), .caches = (units)},
 #define GE(number, form, units) \
-    [number] = {.family = OPCODE_RESUMES_GENERATOR, .enters = true, .base = form, .caches = units},
-#define W(number, form, units) [number] = {.family = OPCODE_BY_THE_WAY, .base = form, .caches = units},
-#define H(number, form, units) [number] = {.family = OPCODE_HIDDEN, .base = form, .caches = units},
-#define HE(number, form, units) [number] = {.family = OPCODE_HIDDEN, .enters = true, .base = form, .caches = units},
-#define O(number, form, units) [number] = {.family = OPCODE_OTHER, .base = form, .caches = units},
+    [number] = {.family = OPCODE_RESUMES_GENERATOR, .enters = true, .base = (form), .caches = (units)},
+#define W(number, form, units) [number] = {.family = OPCODE_BY_THE_WAY, .base = (form), .caches = (units)},
+#define H(number, form, units) [number] = {.family = OPCODE_HIDDEN, .base = (form), .caches = (units)},
+#define HE(number, form, units) [number] = {.family = OPCODE_HIDDEN, .enters = true, .base = (form), .caches = (units)},
+#define O(number, form, units) [number] = {.family = OPCODE_OTHER, .base = (form), .caches = (units)},
 
 const struct opcode opcode_tables[OPCODE_LAST_MINOR - OPCODE_FIRST_MINOR + 1][OPCODES] = {
 [8 - OPCODE_FIRST_MINOR] = { /* 3.8.18 */
