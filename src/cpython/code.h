@@ -97,7 +97,7 @@ void code_cache_study(struct code_cache *cache, const struct code *code);
 struct code_step {
     enum opcode_family family;
     bool enters;
-    uint8_t argument; /* 3.11+: the instruction's, cut at CODE_STEP_ARGUMENT */
+    uint8_t argument; /* 3.11+: the instruction's own byte, without prefixes, cut at CODE_STEP_ARGUMENT */
 };
 static inline struct code_step code_cache_step(struct code_cache *cache, const struct code *code,
                                                int32_t instruction_bytes) {

@@ -21,7 +21,6 @@ SANITIZED = "sanitize" in str(STROBE)
 # From exit_codes in the specification of the command line.
 OK, FAILED, USAGE, NO_PROCESS, NO_PERMISSION, NOT_PYTHON = range(6)
 
-# How long a program may take to say something: far more than it takes on a busy machine.
 # The kernel tells root of each birth, but not in a container (drivers/connector/cn_proc.c: the first user and PID
 # namespaces, whose numbers are in include/uapi/linux/nsfs.h and proc_ns.h). Else /proc is searched every 50 ms.
 FIRST_NAMESPACES = {"pid": "pid:[4026531836]", "user": "user:[4026531837]"}
@@ -30,6 +29,7 @@ TOLD_OF_BIRTHS = os.geteuid() == 0 and all(
 )
 # So late is a child seen, or that and a tick of its clock.
 BIRTH_S = 0 if TOLD_OF_BIRTHS else 0.06
+# How long a program may take to say something: far more than it takes on a busy machine.
 TIMEOUT_S = int(os.environ.get("TARGET_TIMEOUT_S") or 60)
 
 # LeakSanitizer fails under a tracer.
