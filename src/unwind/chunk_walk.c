@@ -336,6 +336,7 @@ enum status chunk_walk(struct stack_tracker *tracker, struct thread_state *threa
     if (status != STATUS_OK) {
         /* Frames from `same` on were overwritten: what is left is what both looks agree on. */
         tracker->stack.count = tracker->stack.unchanged = walk.same;
+        outside_predict_again(tracker);
         return status;
     }
     tracker->stack.count = walk.count;

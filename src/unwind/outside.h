@@ -1,7 +1,7 @@
 /* Frames outside of the chunks of the data stack: generators, coroutines, and what the interpreter puts on the C stack.
  * Private to the walk: outside_frames.c reads them, outside_rules.c says what can have run what, outside_timing.c what
- * can be of two calls, outside_judge.c what can be believed of it, outside_walk.c (walk.h's outside_*) puts it
- * together. */
+ * can be of two calls, outside_waits.c who awaits whom, outside_judge.c what can be believed of it, outside_walk.c
+ * (walk.h's outside_*) puts it together. */
 #ifndef STROBE_UNWIND_OUTSIDE_H
 #define STROBE_UNWIND_OUTSIDE_H
 
@@ -12,6 +12,8 @@ struct outside_frame *outside_find(const struct stack_tracker *tracker, remote_a
 /* A frame outside of the chunk: read along with the copy, or on its own: *late is set. */
 enum status outside_read(const struct walk *walk, remote_addr address, struct frame *frame, uint64_t *executable,
                          bool *late) MUST_USE;
+/* Whether frames outside are mostly at other addresses than at the looks before. */
+bool outside_is_elsewhere(const struct stack_tracker *tracker);
 /* Reads a frame outside of the chunk, once more if it was read, between two reads of the top. False when the top was
  * not the same before and after. */
 bool outside_read_between(struct walk *walk, remote_addr address);
@@ -37,6 +39,10 @@ bool outside_may_have_called(const struct walk *walk, const struct tracked_frame
 bool outside_may_have_run(const struct walk *walk, size_t first);
 /* Whether each of the frames from `first` on can have run the next. */
 bool outside_may_have_led(const struct walk *walk, size_t first);
+/* Whether a generator has been left: up to 3.13 the extent of its stack is saved then, and when it enters another
+ * frame. In 3.11 it still says who resumed it last (YIELD_VALUE, Python/ceval.c). */
+bool outside_is_suspended(const struct walk *walk, const struct tracked_frame *generator,
+                          const struct outside_frame *outside);
 /* Where the frame of the generator is that a frame iterates over, if it is one: the object is still in the frame's
  * stack, below a null in 3.15 (FOR_ITER_GEN and SEND_GEN, Python/bytecodes.c 3.12 to 3.15). 0 when that is not known.
  */
@@ -46,6 +52,19 @@ remote_addr outside_iterated_by_top(const struct walk *walk);
  * little where what is freed last is taken first, and the next generator has the address of the one before; mimalloc
  * does that seldom. */
 bool outside_holds_generator(const struct walk *walk, size_t first);
+
+/* Adds the links of a call that was seen before. STATUS_NOT_FOUND: none was, or it was believed too soon. */
+enum status outside_put_seen(struct walk *walk, const struct seen_call *call) MUST_USE;
+
+/* Whether the frames from `first` on are many that each await the next. None of them can go on before the next is
+ * done: so they are a stack, although they were read one after the other, each while it ran. */
+bool outside_is_long_wait(const struct walk *walk, size_t first);
+/* Notes such a call, and what leads to its parts. */
+void outside_note_wait(struct walk *walk, size_t first, const struct seen_call *call,
+                       const struct tracked_frame *callee);
+/* Adds the generator with this frame, which ran when the thread state was read, and what led to it when that was seen
+ * last. STATUS_NOT_FOUND: it does not run, or was not seen. */
+enum status outside_put_led(struct walk *walk, remote_addr address) MUST_USE;
 
 /* The instruction of the top. */
 int32_t outside_site(const struct walk *walk);

@@ -8,6 +8,12 @@ enum {
     /* Of frames outside of the chunks that may come back, besides as many as were on the stack lately. Each costs as
      * much as a look of which only the chunk is read. */
     MAX_SPARE = 6,
+    /* Counts are of late. */
+    MAX_COUNTED = 1 << 10,
+    ENOUGH_COUNTED = 1 << 7,
+    /* At least one in so many is to be come across. Where they come back to the same addresses two of three are. */
+    LEAST_USE = 8,
+    ASKED_ANEW = 8,
 };
 
 struct outside_frame *outside_find(const struct stack_tracker *tracker, remote_addr address) {
@@ -178,6 +184,40 @@ static void note_depth(struct stack_tracker *tracker, size_t count) {
         tracker->outside_depth = count;
 }
 
+/* Counts how many of those that were read along were come across. */
+static void count_use(struct stack_tracker *tracker) {
+    struct outside_count *use = &tracker->outside_use;
+    use->seen += (uint32_t)tracker->outside_along;
+    for (size_t i = 0; i < tracker->outside_along; i++)
+        use->matched += tracker->outside[i].met;
+    tracker->outside_along = 0;
+    if (use->seen < MAX_COUNTED)
+        return;
+    use->seen /= 2;
+    use->matched /= 2;
+}
+
+bool outside_is_elsewhere(const struct stack_tracker *tracker) {
+    const struct outside_count *use = &tracker->outside_use;
+    return use->seen >= ENOUGH_COUNTED && use->matched * LEAST_USE < use->seen;
+}
+
+/* Whether it is of no use to read frames along. Now and then that is asked anew. */
+static bool is_of_no_use(struct stack_tracker *tracker) {
+    count_use(tracker);
+    return outside_is_elsewhere(tracker) && tracker->useless_looks++ % ASKED_ANEW != 0;
+}
+
+void outside_predict_again(struct stack_tracker *tracker) {
+    size_t count = 0;
+    if (!is_of_no_use(tracker))
+        return;
+    for (size_t i = 0; i < tracker->outside_count; i++)
+        if (tracker->outside[i].met)
+            tracker->outside[count++] = tracker->outside[i];
+    tracker->outside_likely = tracker->outside_planned = tracker->outside_count = count;
+}
+
 enum status outside_predict(struct stack_tracker *tracker, size_t same) {
     const struct tracked_stack *stack = &tracker->stack;
     struct outside_frame_place places[TRACKER_MAX_OUTSIDE];
@@ -194,6 +234,10 @@ enum status outside_predict(struct stack_tracker *tracker, size_t same) {
         if (count > 0 && stack->frames[i].end == 0 && !stack->frames[i].assumed)
             predict_again(tracker, i);
     note_depth(tracker, count);
+    if (is_of_no_use(tracker)) {
+        stack_tracker_forget_outside(tracker);
+        return STATUS_OK;
+    }
     tracker->outside_likely = count = list_spare(tracker, true, places, count);
     count = list_spare(tracker, false, places, count);
     tracker->outside_count = 0;

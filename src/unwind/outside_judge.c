@@ -127,9 +127,43 @@ static bool is_named_throughout(const struct walk *walk, size_t first, const str
     return callee != NULL && are_all_named(call) && holds_callee(walk, callee);
 }
 
+/* What outside_judge says of a wait of many for one another that was read late: without taking anything off. */
+static enum status judge_wait(struct walk *walk, size_t first, const struct tracked_frame *callee) {
+    struct call_link links[SEEN_CALLS_MAX_LINKS];
+    struct seen_call call = outside_describe(walk, first, callee, links);
+    bool waits = outside_waits_now(walk) && !seen_calls_is_outdone(walk_calls(walk), &call);
+    enum status status = waits ? STATUS_OK : STATUS_NOT_FOUND;
+    /* Which of them called the callee is of another instant. */
+    if (waits && callee != NULL && !seen_calls_knows(walk_calls(walk), &call, true))
+        status = check_often(walk, callee);
+    if (waits && status != STATUS_OK && outside_confirm(walk, first, callee)) {
+        call = outside_describe(walk, first, callee, links);
+        status = STATUS_OK;
+    }
+    if (status == STATUS_OK)
+        outside_note_wait(walk, first, &call, callee);
+    return status;
+}
+
+/* Takes the frames from `first` on off again, which cannot be vouched for, or leaves them to be seen once more. */
+static enum status refuse(struct walk *walk, size_t first, enum status status) {
+    if (status == STATUS_TORN) {
+        /* So that the next attempt can find all that is to be seen again, the walk goes on. */
+        if (walk->top != SIZE_MAX)
+            (void)outside_runner_place(walk->tracker, &walk->tracker->stack.frames[walk->top]);
+        walk->doubtful = true;
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK)
+        walk->count = first;
+    return status;
+}
+
 enum status outside_judge(struct walk *walk, size_t first, bool late, const struct tracked_frame *callee) {
     struct stack_tracker *tracker = walk->tracker;
     struct call_link links[SEEN_CALLS_MAX_LINKS];
+    if (late && outside_is_long_wait(walk, first))
+        return refuse(walk, first, judge_wait(walk, first, callee));
     if (late && walk->top != SIZE_MAX && !tracker->paused)
         late = !outside_confirm(walk, first, callee);
     struct seen_call call = outside_describe(walk, first, callee, links);
@@ -157,14 +191,5 @@ enum status outside_judge(struct walk *walk, size_t first, bool late, const stru
         status = check_often(walk, callee);
     else if (seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, 0) == NULL)
         status = STATUS_TORN;
-    if (status == STATUS_TORN) {
-        /* So that the next attempt can find all that is to be seen again, the walk goes on. */
-        if (walk->top != SIZE_MAX)
-            (void)outside_runner_place(tracker, &tracker->stack.frames[walk->top]);
-        walk->doubtful = true;
-        return STATUS_OK;
-    }
-    if (status != STATUS_OK)
-        walk->count = first;
-    return status;
+    return refuse(walk, first, status);
 }

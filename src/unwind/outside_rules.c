@@ -1,16 +1,20 @@
 #include "unwind/outside.h"
 
 /* From 3.14 on the extent of a stack is saved for C as well, with the arguments still on it: what is called lies below
- * them and what, of a method, it is bound to. A bound method in Python would still be behind the end. */
+ * them and what, of a method, it is bound to. What is behind the end is left over from before. */
+static bool may_be_calling_c(const struct walk *walk, const struct caller *caller, unsigned argument_count) {
+    uint64_t called = 0;
+    return walk->layout->tagged_refs && argument_count < CODE_STEP_ARGUMENT &&
+           walk_stack_word(walk, caller, -2 - (int)argument_count, &called) &&
+           walk_callable_kind(walk, called) == CALLABLE_C;
+}
+
+/* The same where it seems to have called this callee. A bound method in Python would still be behind the end. */
 static bool is_calling_c(const struct walk *walk, const struct caller *caller, unsigned argument_count,
                          const uint8_t *callee) {
-    uint64_t behind = 0, called = 0;
-    if (!walk->layout->tagged_refs || argument_count >= CODE_STEP_ARGUMENT ||
-        !walk_called_word(walk, caller, &behind) || behind == walk_function_of(walk, callee) ||
-        walk_callable_kind(walk, behind) == CALLABLE_METHOD)
-        return false;
-    return walk_stack_word(walk, caller, -2 - (int)argument_count, &called) &&
-           walk_callable_kind(walk, called) == CALLABLE_C;
+    uint64_t behind = 0;
+    return walk_called_word(walk, caller, &behind) && behind != walk_function_of(walk, callee) &&
+           walk_callable_kind(walk, behind) != CALLABLE_METHOD && may_be_calling_c(walk, caller, argument_count);
 }
 
 bool outside_may_have_called(const struct walk *walk, const struct tracked_frame *callee, const uint8_t *bytes) {
@@ -35,11 +39,12 @@ bool outside_may_have_called(const struct walk *walk, const struct tracked_frame
 static bool calls_python(const struct walk *walk) {
     const struct tracked_frame *top = &walk->tracker->stack.frames[walk->top];
     uint64_t called = 0;
-    if (walk->top_bytes == NULL || top->code == NULL || walk_top_step(walk).family != OPCODE_CALL ||
-        walk_is_running(walk, walk->top_bytes))
+    if (walk->top_bytes == NULL || top->code == NULL || walk_is_running(walk, walk->top_bytes))
         return false;
+    struct code_step step = walk_top_step(walk);
     struct caller caller = {top, walk->top_bytes, walk_top_size(walk)};
-    return walk_called_word(walk, &caller, &called) && walk_callable_kind(walk, called) == CALLABLE_FUNCTION;
+    return step.family == OPCODE_CALL && walk_called_word(walk, &caller, &called) &&
+           walk_callable_kind(walk, called) == CALLABLE_FUNCTION && !may_be_calling_c(walk, &caller, step.argument);
 }
 
 remote_addr outside_iterated(const struct walk *walk, const struct caller *frame) {
@@ -80,6 +85,13 @@ bool outside_may_have_run(const struct walk *walk, size_t first) {
     if (step.family != OPCODE_RESUMES_GENERATOR && step.family != OPCODE_HIDDEN)
         return false;
     return step.enters && (walk->top_bytes == NULL || !walk_is_running(walk, walk->top_bytes));
+}
+
+bool outside_is_suspended(const struct walk *walk, const struct tracked_frame *generator,
+                          const struct outside_frame *outside) {
+    return layout_has(walk->layout->frame.stacktop) && generator->code != NULL && outside != NULL &&
+           !walk_is_running(walk, outside->bytes) &&
+           !code_cache_step(walk->tracker->codes, generator->code, generator->instruction_bytes).enters;
 }
 
 bool outside_may_have_led(const struct walk *walk, size_t first) {

@@ -46,8 +46,7 @@ static enum status put_outside(struct walk *walk, remote_addr address, bool *lat
     return STATUS_OK;
 }
 
-/* Adds the links of a call that was seen before. STATUS_NOT_FOUND: none was, or it was believed too soon. */
-static enum status put_seen(struct walk *walk, const struct seen_call *call) {
+enum status outside_put_seen(struct walk *walk, const struct seen_call *call) {
     if (call == NULL || outside_is_doubtful(walk, call))
         return STATUS_NOT_FOUND;
     if (walk->top != SIZE_MAX && call->instruction_bytes != outside_site(walk))
@@ -86,7 +85,7 @@ enum status outside_link(struct walk *walk, remote_addr address, const struct tr
         return status;
     const struct seen_call *call =
         seen_calls_recall(walk_calls(walk), outside_key(walk, callee), outside_site(walk), true, walk_random(walk));
-    status = put_seen(walk, call);
+    status = outside_put_seen(walk, call);
     return status == STATUS_NOT_FOUND ? STATUS_TORN : status;
 }
 
@@ -140,14 +139,7 @@ static enum status climb_generators(struct walk *walk, remote_addr generator) {
     walk->count = first;
     const struct seen_call *seen =
         seen_calls_recall_at(walk_calls(walk), outside_key(walk, NULL), outside_site(walk), true, walk_random(walk));
-    return put_seen(walk, seen);
-}
-
-/* Whether a generator has been left: up to 3.13 the extent of its stack is saved then, and when it enters another
- * frame. In 3.11 it still says who resumed it last (YIELD_VALUE, Python/ceval.c). */
-static bool is_suspended(const struct walk *walk, const struct tracked_frame *generator, const uint8_t *bytes) {
-    return layout_has(walk->layout->frame.stacktop) && generator->code != NULL && !walk_is_running(walk, bytes) &&
-           !code_cache_step(walk->tracker->codes, generator->code, generator->instruction_bytes).enters;
+    return outside_put_seen(walk, seen);
 }
 
 /* The frame outside of the chunks that was read along and was called by the innermost frame so far. */
@@ -163,7 +155,7 @@ static enum status put_read_along(struct walk *walk, bool *late) {
             continue;
         uint64_t executable = load_u64(outside->bytes + walk->layout->frame.f_executable);
         enum status status = walk_resolve(walk, &frame, executable, &tracked);
-        if (status == STATUS_TORN || is_suspended(walk, &tracked, outside->bytes))
+        if (status == STATUS_TORN || outside_is_suspended(walk, &tracked, outside))
             continue;
         outside->met = true;
         *late = *late || i >= tracker->outside_likely;
@@ -180,7 +172,7 @@ static enum status prolong(struct walk *walk, size_t first) {
     const struct seen_call *seen = seen_calls_recall_longer(walk_calls(walk), &call, walk_random(walk));
     bool sure = outside_still_waits(walk);
     walk->count = first;
-    TRY(put_seen(walk, seen));
+    TRY(outside_put_seen(walk, seen));
     if (sure && outside_is_noteworthy(walk))
         seen_calls_note(walk_calls(walk), seen, false);
     return STATUS_OK;
@@ -271,6 +263,8 @@ static enum status climb_unknown(struct walk *walk, const struct seen_call *call
     bool outside = innermost != 0 && !walk_in_chunk(walk, innermost), known = outside_find(tracker, innermost) != NULL;
     if (outside && (!known || tracker->paused)) {
         status = link_found(walk, innermost, NULL, NULL);
+        if (status == STATUS_NOT_FOUND)
+            status = outside_put_led(walk, innermost);
         return status == STATUS_NOT_FOUND && !tracker->paused ? recognize(walk, innermost) : status;
     }
     if (outside && !walk->layout->free_threaded)
@@ -300,10 +294,10 @@ enum status outside_climb(struct walk *walk) {
         return status;
     /* The thread has gone on since the chunks were copied. Where generators are at other addresses each time, it is
      * noted too seldom that they run: what leads to them goes first, unless the top ran alone. */
-    bool linked = walk->layout->free_threaded && !runs_alone(walk);
+    bool linked = (walk->layout->free_threaded || outside_is_elsewhere(tracker)) && !runs_alone(walk);
     const struct seen_call *seen =
         seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, linked, walk_random(walk));
-    status = put_seen(walk, seen);
+    status = outside_put_seen(walk, seen);
     if (status != STATUS_NOT_FOUND)
         return status;
     return may_run_generator(walk) ? STATUS_TORN : STATUS_OK;

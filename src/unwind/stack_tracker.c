@@ -53,18 +53,18 @@ static void clear_frames(struct stack_tracker *tracker) {
     tracker->ahead = false;
 }
 
-/* Nothing is read along. */
-static void forget_outside(struct stack_tracker *tracker) {
+void stack_tracker_forget_outside(struct stack_tracker *tracker) {
     tracker->outside_count = 0;
     tracker->outside_likely = 0;
     tracker->outside_planned = 0;
+    tracker->outside_along = 0;
     tracker->again_count = 0;
 }
 
 /* There is no stack. */
 static void clear_stack(struct stack_tracker *tracker) {
     clear_frames(tracker);
-    forget_outside(tracker);
+    stack_tracker_forget_outside(tracker);
 }
 
 void stack_tracker_unlearn(struct stack_tracker *tracker) {
@@ -79,6 +79,7 @@ void stack_tracker_forget(struct stack_tracker *tracker) {
     memset(tracker->doubts, 0, sizeof tracker->doubts);
     memset(tracker->lasting, 0, sizeof tracker->lasting);
     memset(tracker->steady, 0, sizeof tracker->steady);
+    tracker->outside_use = (struct outside_count){0};
 }
 
 /* The bytes of the newest chunk that are worth reading: up to where the stack reached in one of the last looks, and
@@ -140,7 +141,7 @@ static enum status read_pieces(struct stack_tracker *tracker, size_t count, bool
         return status;
     if (copies->copied == copies->count) {
         /* A generator that was there has gone, and its memory with it. */
-        forget_outside(tracker);
+        stack_tracker_forget_outside(tracker);
     }
     if (copies->newest >= copies->copied)
         copies->newest = copies->copied - 1;
@@ -180,8 +181,11 @@ static enum status list_all(struct stack_tracker *tracker, const struct thread_s
 static enum status take_all(struct stack_tracker *tracker, struct thread_state *thread) {
     const struct layout *layout = &tracker->runtime->layout;
     bool has_slot = layout_has(layout->thread.cframe);
-    for (size_t i = 0; i < tracker->outside_count; i++)
+    for (size_t i = 0; i < tracker->outside_count; i++) {
         tracker->outside[i].read = true;
+        tracker->outside[i].met = false;
+    }
+    tracker->outside_along = tracker->outside_count;
     for (size_t i = 0; i < tracker->again_count; i++)
         tracker->again[i].read = true;
     struct thread_state now;

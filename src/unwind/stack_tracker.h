@@ -72,6 +72,7 @@ struct stack_tracker {
     size_t outside_likely;  /* so many of them were come across at the last look: they are read first */
     size_t outside_depth;   /* so many were on the stack when any were */
     size_t outside_planned; /* so many of them were predicted; the others were needed besides */
+    size_t outside_along;   /* so many were read along at this attempt */
     size_t outside_capacity;
     bool outside_late; /* those that ran could not be read along when that was last tried */
     /* The frames that run them, read again after them. */
@@ -108,6 +109,8 @@ struct stack_tracker {
     } lasting[TRACKER_COUNTS],  /* it did so still when they had been read */
         steady[TRACKER_COUNTS]; /* each at the hash of its address: it was what had done so there the time before */
     uint32_t lasting_count;     /* so many were ever put there */
+    struct outside_count outside_use; /* of what was predicted outside, so much was come across */
+    unsigned useless_looks;           /* so often that was too little */
     uint32_t random;
     uint32_t learned_looks;      /* in so many looks it was noted what calls what */
     struct seen_calls own_calls; /* in quick ones */

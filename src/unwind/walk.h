@@ -104,7 +104,11 @@ bool outside_is_unlikely(const struct walk *walk);
 enum status outside_climb(struct walk *walk) MUST_USE;
 /* Makes room for one more frame to read along. */
 enum status stack_tracker_add_outside(struct stack_tracker *tracker, const struct outside_frame *frame) MUST_USE;
+/* Nothing is read along. */
+void stack_tracker_forget_outside(struct stack_tracker *tracker);
 /* What to read along at the next look: the frames outside of the chunks that moved at this one. */
 enum status outside_predict(struct stack_tracker *tracker, size_t same) MUST_USE;
+/* The same at the next attempt: all that was come across, and what had been predicted where that is of use. */
+void outside_predict_again(struct stack_tracker *tracker);
 
 #endif

@@ -4,6 +4,7 @@ those that stopping the process gives."""
 import json
 import re
 import subprocess
+from collections import Counter
 
 import pytest
 from harness import STROBE, TARGETS, Target, read_wait_ns
@@ -30,6 +31,12 @@ DROPPED = 0.1
 # 0.2, in one of a hundred 0.34, when what they call was learned late; where the shares are open 0.35, and up to 0.44.
 SHARE = {"chunks": 0.3, "heap": 0.5, "open": 0.65}
 WHOLE = {"made_by_coroutines.py": "drive;ask;make;__init__;find;burn", "bound_methods.py": "drive;step;burn"}
+# 0.96 and more; one of some hundred runs had 0.88, of 250 samples: so few a virtual machine lets stop in a second.
+ALL = 0.8
+# Of many_tasks.py: what its coroutines call takes 0.46 to 0.72 of the samples, stopped or running, on interpreters old and
+# new; what runs the coroutines 0.03 to 0.11, and nearly all where the coroutines are not seen.
+CALLED_BY_TASKS = 0.3
+RUNS_TASKS = 0.25
 # Shares are those of what runs; of the time in which it was sampled the process may have waited so much to run.
 MAX_WAIT = 0.1
 
@@ -38,6 +45,17 @@ def sample(pid, *options, rate_hz=RATE_HZ, seconds=SECONDS, prefix=()):
     command = [*prefix, TOOL, pid, rate_hz, seconds, *options]
     finished = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, timeout=60 + seconds, check=True)
     return judge(read_source(), json.loads(finished.stdout))
+
+
+def sample_stacks(python, script, options):
+    """The functions of each stack, outermost first, and how often it was seen in a second."""
+    with Target(python, TARGETS / script) as target:
+        command = [TOOL, str(target.pid), "1000", "1", *options]
+        finished = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True)
+    stacks = Counter()
+    for key, count in json.loads(finished.stdout)["stacks"].items():
+        stacks[re.sub("@[0-9:]*", "", key)] += count
+    return stacks
 
 
 def shorten(stacks):
@@ -89,9 +107,16 @@ def test_only_stacks_that_can_be(python, program):
 def test_what_takes_all_of_the_time_is_seen(python, script, option):
     """From 3.13 on the interpreter puts a frame of its own between a coroutine and the __init__ of what that makes; and
     leaves no trace in the caller's frame of which function a bound method is that it has called."""
-    with Target(python, TARGETS / script) as target:
-        command = [TOOL, str(target.pid), "1000", "1", *option]
-        finished = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True)
-    stacks = json.loads(finished.stdout)["stacks"]
-    whole = sum(count for key, count in stacks.items() if re.sub("@[0-9:]*", "", key).endswith(WHOLE[script]))
-    assert sum(stacks.values()) > 0 and whole >= 0.9 * sum(stacks.values()), shorten(stacks)
+    stacks = sample_stacks(python, script, option)
+    whole = sum(count for names, count in stacks.items() if names.endswith(WHOLE[script]))
+    assert sum(stacks.values()) > 0 and whole >= ALL * sum(stacks.values()), shorten(stacks)
+
+
+@pytest.mark.parametrize("option", [[], ["--blocking"]], ids=["running", "stopped"])
+def test_what_many_tasks_call_is_seen(python, option):
+    """Long chains of coroutines, each at another address than the last: all of them take longer to be read than they last."""
+    stacks = sample_stacks(python, "many_tasks.py", option)
+    steps = "ask;" + "".join("step%d;" % depth for depth in reversed(range(14)))
+    total = sum(stacks.values())
+    assert sum(count for names, count in stacks.items() if names.endswith(steps + "burn")) > CALLED_BY_TASKS * total, shorten(stacks)
+    assert sum(count for names, count in stacks.items() if names.endswith(";_run")) < RUNS_TASKS * total, shorten(stacks)
