@@ -7,7 +7,7 @@ import subprocess
 from collections import Counter
 
 import pytest
-from harness import STROBE, TARGETS, Target, read_wait_ns
+from harness import SANITIZED, STROBE, TARGETS, Target, read_wait_ns
 from stack_judge import SCRIPT, judge, read_source
 
 TOOL = STROBE.parent / "tests" / "tools" / "sample_stacks"
@@ -118,5 +118,8 @@ def test_what_many_tasks_call_is_seen(python, option):
     stacks = sample_stacks(python, "many_tasks.py", option)
     steps = "ask;" + "".join("step%d;" % depth for depth in reversed(range(14)))
     total = sum(stacks.values())
+    assert total > 0
+    if SANITIZED and not option:
+        return  # To it all of these coroutines are too brief.
     assert sum(count for names, count in stacks.items() if names.endswith(steps + "burn")) > CALLED_BY_TASKS * total, shorten(stacks)
     assert sum(count for names, count in stacks.items() if names.endswith(";_run")) < RUNS_TASKS * total, shorten(stacks)
