@@ -74,6 +74,8 @@ uint32_t outside_key(const struct walk *walk, const struct tracked_frame *callee
 /* Describes the frames from `first` on as the links of a call. */
 struct seen_call outside_describe(const struct walk *walk, size_t first, const struct tracked_frame *callee,
                                   struct call_link links[SEEN_CALLS_MAX_LINKS]);
+/* Counts: so many, of which so many were as wanted. What was long ago counts less. */
+void outside_count(struct outside_count *count, uint32_t seen, uint32_t matched);
 /* Counts what the top does that runs frames outside; `late`: not all of them were read along. */
 void outside_count_run(const struct walk *walk, bool late);
 /* Whether, for all that timing tells, what the frames outside are and what the top is can be of two calls: what the top

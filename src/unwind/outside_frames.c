@@ -8,8 +8,6 @@ enum {
     /* Of frames outside of the chunks that may come back, besides as many as were on the stack lately. Each costs as
      * much as a look of which only the chunk is read. */
     MAX_SPARE = 6,
-    /* Counts are of late. */
-    MAX_COUNTED = 1 << 10,
     ENOUGH_COUNTED = 1 << 7,
     /* At least one in so many is to be come across. Where they come back to the same addresses two of three are. */
     LEAST_USE = 8,
@@ -186,15 +184,11 @@ static void note_depth(struct stack_tracker *tracker, size_t count) {
 
 /* Counts how many of those that were read along were come across. */
 static void count_use(struct stack_tracker *tracker) {
-    struct outside_count *use = &tracker->outside_use;
-    use->seen += (uint32_t)tracker->outside_along;
+    uint32_t met = 0;
     for (size_t i = 0; i < tracker->outside_along; i++)
-        use->matched += tracker->outside[i].met;
+        met += tracker->outside[i].met;
+    outside_count(&tracker->outside_use, (uint32_t)tracker->outside_along, met);
     tracker->outside_along = 0;
-    if (use->seen < MAX_COUNTED)
-        return;
-    use->seen /= 2;
-    use->matched /= 2;
 }
 
 bool outside_is_elsewhere(const struct stack_tracker *tracker) {

@@ -145,8 +145,9 @@ static enum status judge_wait(struct walk *walk, size_t first, const struct trac
     return status;
 }
 
-/* Takes the frames from `first` on off again, which cannot be vouched for, or leaves them to be seen once more. */
-static enum status refuse(struct walk *walk, size_t first, enum status status) {
+/* Does as was judged: takes the frames from `first` on off again where they cannot be vouched for, and leaves them where
+ * they are to be seen once more. */
+static enum status settle(struct walk *walk, size_t first, enum status status) {
     if (status == STATUS_TORN) {
         /* So that the next attempt can find all that is to be seen again, the walk goes on. */
         if (walk->top != SIZE_MAX)
@@ -163,7 +164,7 @@ enum status outside_judge(struct walk *walk, size_t first, bool late, const stru
     struct stack_tracker *tracker = walk->tracker;
     struct call_link links[SEEN_CALLS_MAX_LINKS];
     if (late && outside_is_long_wait(walk, first))
-        return refuse(walk, first, judge_wait(walk, first, callee));
+        return settle(walk, first, judge_wait(walk, first, callee));
     if (late && walk->top != SIZE_MAX && !tracker->paused)
         late = !outside_confirm(walk, first, callee);
     struct seen_call call = outside_describe(walk, first, callee, links);
@@ -191,5 +192,5 @@ enum status outside_judge(struct walk *walk, size_t first, bool late, const stru
         status = check_often(walk, callee);
     else if (seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, false, 0) == NULL)
         status = STATUS_TORN;
-    return refuse(walk, first, status);
+    return settle(walk, first, status);
 }

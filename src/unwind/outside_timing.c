@@ -13,9 +13,10 @@ static uint32_t runner_key(const struct walk *walk) {
     return seen_calls_key(walk->tracker->stack.frames[walk->top].path, (uint32_t)outside_site(walk));
 }
 
-/* Counts are of late. */
-static void fade(struct outside_count *count) {
-    if (++count->seen < MAX_COUNTED)
+void outside_count(struct outside_count *count, uint32_t seen, uint32_t matched) {
+    count->seen += seen;
+    count->matched += matched;
+    if (count->seen < MAX_COUNTED)
         return;
     count->seen /= 2;
     count->matched /= 2;
@@ -49,12 +50,10 @@ void outside_count_run(const struct walk *walk, bool late) {
         return;
     uint32_t key = runner_key(walk);
     struct outside_count *lasting = make_lasting(walk, key), *steady = steady_of(walk);
-    lasting->matched += outside_still_waits(walk);
-    fade(lasting);
+    outside_count(lasting, 1, outside_still_waits(walk));
     /* Two places of the stack that share one are as if two functions took turns there: less is believed then. */
-    steady->matched += steady->key == key;
+    outside_count(steady, 1, steady->key == key);
     steady->key = key;
-    fade(steady);
 }
 
 /* All but one of so many parts at the most. */
