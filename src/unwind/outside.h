@@ -1,7 +1,7 @@
 /* Frames outside of the chunks of the data stack: generators, coroutines, and what the interpreter puts on the C stack.
- * Private to the walk: outside_frames.c reads them, outside_rules.c says what can have run what, outside_timing.c what
- * can be of two calls, outside_waits.c who awaits whom, outside_judge.c what can be believed of it, outside_walk.c
- * (walk.h's outside_*) puts it together. */
+ * Private to the walk: outside_frames.c and outside_pages.c read them, outside_rules.c says what can have run what,
+ * outside_timing.c what can be of two calls, outside_waits.c who awaits whom, outside_judge.c what can be believed of
+ * it, outside_walk.c (walk.h's outside_*) puts it together. */
 #ifndef STROBE_UNWIND_OUTSIDE_H
 #define STROBE_UNWIND_OUTSIDE_H
 
@@ -12,6 +12,10 @@ struct outside_frame *outside_find(const struct stack_tracker *tracker, remote_a
 /* A frame outside of the chunk: read along with the copy, or on its own: *late is set. */
 enum status outside_read(const struct walk *walk, remote_addr address, struct frame *frame, uint64_t *executable,
                          bool *late) MUST_USE;
+/* Reads what frame->place says into frame->bytes, without what ran it: what it is to be believed for is read again with
+ * all that it belongs to (outside_confirm). Of many at one attempt that lie close together, all but the first are of
+ * the instant at which the page was read. */
+enum status outside_read_late(struct stack_tracker *tracker, struct outside_frame *frame) MUST_USE;
 /* Whether frames outside are mostly at other addresses than at the looks before. */
 bool outside_is_elsewhere(const struct stack_tracker *tracker);
 /* Reads a frame outside of the chunk, once more if it was read, between two reads of the top. False when the top was
@@ -59,9 +63,11 @@ enum status outside_put_seen(struct walk *walk, const struct seen_call *call) MU
 /* Whether the frames from `first` on are many that each await the next. None of them can go on before the next is
  * done: so they are a stack, although they were read one after the other, each while it ran. */
 bool outside_is_long_wait(const struct walk *walk, size_t first);
-/* Notes such a call, and what leads to its parts. */
+/* Notes such a call, what leads to its parts, and that the top runs such from where it is. */
 void outside_note_wait(struct walk *walk, size_t first, const struct seen_call *call,
                        const struct tracked_frame *callee);
+/* Whether the top was seen to run such from where it is: that nothing was found to run above it says little then. */
+bool outside_runs_waits(const struct walk *walk);
 /* Adds the generator with this frame, which ran when the thread state was read, and what led to it when that was seen
  * last. STATUS_NOT_FOUND: it does not run, or was not seen. */
 enum status outside_put_led(struct walk *walk, remote_addr address) MUST_USE;

@@ -45,11 +45,6 @@ struct again *outside_runner_place(struct stack_tracker *tracker, const struct t
     return again;
 }
 
-/* On its own: what it is to be believed for is read again with all that it belongs to (outside_confirm). */
-static enum status read_late(const struct walk *walk, struct outside_frame *own) {
-    return memory_read(walk->tracker->runtime->live, own->place.address, own->bytes, own->place.size_bytes);
-}
-
 /* Where it is to be put what is read of the frame. */
 static struct outside_frame *place_for(struct stack_tracker *tracker, remote_addr address) {
     struct outside_frame *known = outside_find(tracker, address), own = {.place = {.address = address}, .met = true};
@@ -89,9 +84,9 @@ enum status outside_read(const struct walk *walk, remote_addr address, struct fr
     const uint8_t *bytes = known != NULL ? known->bytes : own.bytes;
     if (known != NULL)
         known->met = true;
-    if (known == NULL && read_late(walk, &own) != STATUS_OK) {
+    if (known == NULL && outside_read_late(tracker, &own) != STATUS_OK) {
         own.place.size_bytes = frame_head_size(walk->layout);
-        TRY(read_late(walk, &own));
+        TRY(outside_read_late(tracker, &own));
     }
     /* Who ran it is read before what only may have come back. */
     *late = *late || known == NULL || known >= tracker->outside + tracker->outside_likely;

@@ -145,8 +145,8 @@ static enum status judge_wait(struct walk *walk, size_t first, const struct trac
     return status;
 }
 
-/* Does as was judged: takes the frames from `first` on off again where they cannot be vouched for, and leaves them where
- * they are to be seen once more. */
+/* Does as was judged: takes the frames from `first` on off again where they cannot be vouched for, and leaves them
+ * where they are to be seen once more. */
 static enum status settle(struct walk *walk, size_t first, enum status status) {
     if (status == STATUS_TORN) {
         /* So that the next attempt can find all that is to be seen again, the walk goes on. */

@@ -56,9 +56,25 @@ static void note_parts(struct walk *walk, size_t first) {
     }
 }
 
+/* Stands for all that the top runs from where it is. */
+static struct seen_call describe_any(const struct walk *walk) {
+    uint32_t path = walk->tracker->stack.frames[walk->top].path;
+    return (struct seen_call){.key = seen_calls_key(path, SEEN_CALLS_ANY_WAIT),
+                              .instruction_bytes = outside_site(walk)};
+}
+
+bool outside_runs_waits(const struct walk *walk) {
+    if (walk->top == SIZE_MAX || walk->tracker->paused)
+        return false;
+    struct seen_call any = describe_any(walk);
+    return seen_calls_knows(walk_calls(walk), &any, false);
+}
+
 void outside_note_wait(struct walk *walk, size_t first, const struct seen_call *call,
                        const struct tracked_frame *callee) {
+    struct seen_call any = describe_any(walk);
     seen_calls_note(walk_calls(walk), call, callee != NULL);
+    seen_calls_note(walk_calls(walk), &any, false);
     note_parts(walk, first);
 }
 

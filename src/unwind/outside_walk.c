@@ -273,18 +273,23 @@ static enum status climb_unknown(struct walk *walk, const struct seen_call *call
     return runs_alone(walk) || (complete && walk->top != SIZE_MAX) ? judge_top(walk, call) : STATUS_NOT_FOUND;
 }
 
+/* Whether the top was seen often enough, and never to run anything from where it is. */
+static bool is_plain(const struct walk *walk, const struct seen_call *call) {
+    return walk->top != SIZE_MAX && seen_calls_is_plain(walk_calls(walk), call) && !outside_runs_waits(walk);
+}
+
 bool outside_is_unlikely(const struct walk *walk) {
     if (walk->top == SIZE_MAX || walk->top + 1 != walk->count)
         return false;
     struct seen_call call = {.key = outside_key(walk, NULL), .instruction_bytes = outside_site(walk)};
-    return seen_calls_is_plain(walk_calls(walk), &call);
+    return is_plain(walk, &call);
 }
 
 enum status outside_climb(struct walk *walk) {
     struct stack_tracker *tracker = walk->tracker;
     struct seen_call call = {.key = outside_key(walk, NULL), .instruction_bytes = outside_site(walk)};
-    if (!walk->thread_known && walk->top != SIZE_MAX && !tracker->paused &&
-        seen_calls_is_plain(walk_calls(walk), &call) && (walk_random(walk) >> 16) % CHECK_PERIOD != 0)
+    if (!walk->thread_known && !tracker->paused && is_plain(walk, &call) &&
+        (walk_random(walk) >> 16) % CHECK_PERIOD != 0)
         return STATUS_OK;
     remote_addr generator = walk->top != SIZE_MAX && !tracker->paused ? outside_iterated_by_top(walk) : 0;
     enum status status = generator != 0 ? climb_generators(walk, generator) : STATUS_NOT_FOUND;
@@ -294,11 +299,12 @@ enum status outside_climb(struct walk *walk) {
         return status;
     /* The thread has gone on since the chunks were copied. Where generators are at other addresses each time, it is
      * noted too seldom that they run: what leads to them goes first, unless the top ran alone. */
-    bool linked = (walk->layout->free_threaded || outside_is_elsewhere(tracker)) && !runs_alone(walk);
+    bool alone = runs_alone(walk), waits = !alone && outside_runs_waits(walk);
+    bool linked = (walk->layout->free_threaded || outside_is_elsewhere(tracker) || waits) && !alone;
     const struct seen_call *seen =
         seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, linked, walk_random(walk));
     status = outside_put_seen(walk, seen);
     if (status != STATUS_NOT_FOUND)
         return status;
-    return may_run_generator(walk) ? STATUS_TORN : STATUS_OK;
+    return waits || may_run_generator(walk) ? STATUS_TORN : STATUS_OK;
 }

@@ -33,6 +33,9 @@ enum { SEEN_CALLS_MAX_LINKS = 64 };
 /* Stands for the serial of a callee where there is none: the innermost of the links runs. How far it has got is then of
  * no matter. */
 #define SEEN_CALLS_NO_CALLEE UINT32_MAX
+/* The same for all callees that many frames lead to which wait for one another. (Below the one is the same where the
+ * caller runs.) */
+#define SEEN_CALLS_ANY_WAIT (SEEN_CALLS_NO_CALLEE - 2)
 
 void seen_calls_release(struct seen_calls *seen);
 /* Knows nothing again. Costs grow with what was noted. */

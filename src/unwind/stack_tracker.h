@@ -83,6 +83,9 @@ struct stack_tracker {
         bool read;
     } * again; /* room for TRACKER_MAX_AGAIN, or NULL as long as there is none */
     size_t again_count;
+    struct page_copy *pages; /* that were read at this attempt, for the frames in them; or NULL as long as none were */
+    size_t page_count;
+    unsigned late_reads; /* so many frames outside were read at this attempt, not along with the copy */
     struct callable {
         remote_addr address;
         enum callable_kind kind;
