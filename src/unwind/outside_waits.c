@@ -1,8 +1,6 @@
 #include "unwind/outside.h"
 
 enum {
-    /* To read so many takes longer than most of what they wait for. */
-    LONG_WAIT = 6,
     /* At each look: after some tens all of them are known. */
     NOTED_PARTS = 4,
 };
@@ -37,7 +35,8 @@ bool outside_is_long_wait(const struct walk *walk, size_t first) {
             return false;
         certain += wait == WAIT_CERTAIN;
     }
-    return certain >= LONG_WAIT;
+    /* To read so many takes longer than most of what they wait for. */
+    return certain + 1 >= SEEN_CALLS_LONG_LINKS;
 }
 
 /* Notes what leads to some of the frames from `first` on. */

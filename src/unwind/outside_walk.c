@@ -47,7 +47,7 @@ static enum status put_outside(struct walk *walk, remote_addr address, bool *lat
 }
 
 enum status outside_put_seen(struct walk *walk, const struct seen_call *call) {
-    if (call == NULL || outside_is_doubtful(walk, call))
+    if (call == NULL || (call->link_count < SEEN_CALLS_LONG_LINKS && outside_is_doubtful(walk, call)))
         return STATUS_NOT_FOUND;
     if (walk->top != SIZE_MAX && call->instruction_bytes != outside_site(walk))
         walk_assume_site(walk, call->instruction_bytes);

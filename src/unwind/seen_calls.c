@@ -176,7 +176,8 @@ static bool is_branch_trusted(const struct seen_call *set, const struct seen_cal
         uint32_t times = set[i].links[depth].code != call->links[depth].code ? count_branch(set, &set[i], depth) : own;
         most = times > most ? times : most;
     }
-    if (own == most && (all - own) + CONVINCING_TIMES <= own)
+    const uint32_t convincing = call->link_count < SEEN_CALLS_LONG_LINKS ? CONVINCING_TIMES : TRUSTED_TIMES;
+    if (own == most && (all - own) + convincing <= own)
         return true;
     return own == most ? all >= DECIDING_TIMES : all >= SETTLED_TIMES && own * TRUSTED_BRANCH >= most;
 }

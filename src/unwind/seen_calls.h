@@ -28,7 +28,11 @@ struct seen_calls {
     uint32_t noted;
 };
 
-enum { SEEN_CALLS_MAX_LINKS = 64 };
+enum {
+    SEEN_CALLS_MAX_LINKS = 64,
+    /* So many are a wait of one for the other: hardly ever put together of two calls. */
+    SEEN_CALLS_LONG_LINKS = 7,
+};
 
 /* Stands for the serial of a callee where there is none: the innermost of the links runs. How far it has got is then of
  * no matter. */
