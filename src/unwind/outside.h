@@ -63,7 +63,9 @@ enum status outside_put_seen(struct walk *walk, const struct seen_call *call) MU
 /* Whether the frames from `first` on are many that each await the next. None of them can go on before the next is
  * done: so they are a stack, although they were read one after the other, each while it ran. */
 bool outside_is_long_wait(const struct walk *walk, size_t first);
-/* Notes such a call, what leads to its parts, and that the top runs such from where it is. */
+/* Notes that the top runs such from where it is. */
+void outside_note_any_wait(struct walk *walk);
+/* The same, and which, and what leads to its parts. */
 void outside_note_wait(struct walk *walk, size_t first, const struct seen_call *call,
                        const struct tracked_frame *callee);
 /* Whether the top was seen to run such from where it is: that nothing was found to run above it says little then. */

@@ -69,11 +69,17 @@ bool outside_runs_waits(const struct walk *walk) {
     return seen_calls_knows(walk_calls(walk), &any, false);
 }
 
+void outside_note_any_wait(struct walk *walk) {
+    if (walk->top == SIZE_MAX || walk->tracker->paused)
+        return;
+    struct seen_call any = describe_any(walk);
+    seen_calls_note(walk_calls(walk), &any, false);
+}
+
 void outside_note_wait(struct walk *walk, size_t first, const struct seen_call *call,
                        const struct tracked_frame *callee) {
-    struct seen_call any = describe_any(walk);
     seen_calls_note(walk_calls(walk), call, callee != NULL);
-    seen_calls_note(walk_calls(walk), &any, false);
+    outside_note_any_wait(walk);
     note_parts(walk, first);
 }
 

@@ -5,6 +5,8 @@ enum {
     MAX_OUTSIDE_HOPS = 256,
     /* One of so many looks asks the thread state what is known already. */
     CHECK_PERIOD = 16,
+    /* So many that lead on are more than a generator or two, although they end before all are read. */
+    MANY_HOPS = 3,
 };
 
 /* Adds the frames outside of the chunk that lead from `address` down to the innermost frame so far; STATUS_NOT_FOUND
@@ -21,6 +23,8 @@ static enum status put_outside(struct walk *walk, remote_addr address, bool *lat
             walk->count = first;
             return STATUS_NOT_FOUND;
         }
+        if (hops == MANY_HOPS)
+            outside_note_any_wait(walk);
         enum status status = outside_read(walk, address, &frame, &executable, late);
         if (status == STATUS_OK)
             status = walk_resolve(walk, &frame, executable, &tracked);
