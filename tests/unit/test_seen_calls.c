@@ -151,6 +151,24 @@ static void test_what_has_more_links_is_recalled_by_its_beginning(void **state) 
     seen_calls_release(&seen);
 }
 
+static void test_what_waits_for_many_is_known_when_it_was_seen_twice(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    struct call_link links[SEEN_CALLS_LONG_LINKS];
+    for (size_t i = 0; i < SEEN_CALLS_LONG_LINKS; i++)
+        links[i] = (struct call_link){.code = &generator, .instruction_bytes = 4};
+    struct seen_call call = {.key = KEY, .instruction_bytes = 8, .link_count = SEEN_CALLS_LONG_LINKS, .links = links};
+    seen_calls_note(&seen, &call, true);
+    assert_null(seen_calls_recall_at(&seen, KEY, 8, true, 0));
+    seen_calls_note(&seen, &call, true);
+    assert_non_null(seen_calls_recall_at(&seen, KEY, 8, true, 0));
+    /* Not beside another that was seen as often. */
+    links[0].code = &other_generator;
+    seen_calls_note(&seen, &call, true);
+    assert_null(seen_calls_recall_at(&seen, KEY, 8, true, 0));
+    seen_calls_release(&seen);
+}
+
 /* Where the innermost of the links runs, it is at another place each time. */
 static void test_the_place_of_what_runs_does_not_matter(void **state) {
     (void)state;
@@ -195,6 +213,7 @@ int main(void) {
         cmocka_unit_test(test_what_contradicts_what_is_seen_more_often_is_not_recalled),
         cmocka_unit_test(test_what_is_named_outdoes_what_is_not),
         cmocka_unit_test(test_what_has_more_links_is_recalled_by_its_beginning),
+        cmocka_unit_test(test_what_waits_for_many_is_known_when_it_was_seen_twice),
         cmocka_unit_test(test_the_place_of_what_runs_does_not_matter),
         cmocka_unit_test(test_a_site_is_plain_until_it_runs_something),
         cmocka_unit_test(test_what_is_frequent_stays),
