@@ -5,27 +5,28 @@
 
 enum {
     /* Objects lie scattered, and the reading of a processor's whole page costs as much as several of these, most of it
-     * for the memory that it lands in. Divides the processor's page, so that one read meets no gap. */
+     * for the memory that it lands in. */
     PAGE_BYTES = 512,
-    CHUNK_PAGES = 128,
-    MAX_PAGES = 32768,
+    CHUNK_BYTES = 1 << 16,
+    MAX_BYTES = 1 << 24,
     /* Larger reads go past the cache: they are bulk data that is wanted once. */
     BYPASS_BYTES = 1024,
 };
 
 static uint8_t *page_copy(const struct memory_pages *pages, size_t index) {
-    return pages->chunks[index / CHUNK_PAGES] + index % CHUNK_PAGES * PAGE_BYTES;
+    size_t offset = index * pages->page_bytes;
+    return pages->chunks[offset / CHUNK_BYTES] + offset % CHUNK_BYTES;
 }
 
 static enum status ensure_chunk(struct memory_pages *pages, size_t index) {
-    size_t chunk = index / CHUNK_PAGES;
+    size_t chunk = index * pages->page_bytes / CHUNK_BYTES;
     if (chunk < pages->chunk_capacity)
         return STATUS_OK;
     uint8_t **grown = realloc(pages->chunks, (chunk + 1) * sizeof grown[0]);
     if (grown == NULL)
         return STATUS_FAILED;
     pages->chunks = grown;
-    grown[chunk] = malloc((size_t)CHUNK_PAGES * PAGE_BYTES);
+    grown[chunk] = malloc(CHUNK_BYTES);
     if (grown[chunk] == NULL)
         return STATUS_FAILED;
     pages->chunk_capacity = chunk + 1;
@@ -38,11 +39,11 @@ static enum status get_page(struct memory_pages *pages, remote_addr page, const 
         *copy = page_copy(pages, (size_t)index);
         return STATUS_OK;
     }
-    if (pages->page_count >= MAX_PAGES)
+    if (pages->page_count * pages->page_bytes >= MAX_BYTES)
         memory_pages_clear(pages);
     TRY(ensure_chunk(pages, pages->page_count));
     uint8_t *slot = page_copy(pages, pages->page_count);
-    TRY(memory_read(pages->under, page, slot, PAGE_BYTES));
+    TRY(memory_read(pages->under, page, slot, pages->page_bytes));
     TRY(map_set(&pages->slots, page, pages->page_count++));
     *copy = slot;
     return STATUS_OK;
@@ -54,9 +55,9 @@ static enum status read_cached(struct memory *memory, remote_addr address, void 
         return memory_read(pages->under, address, buffer, size_bytes);
     uint8_t *to = buffer;
     while (size_bytes > 0) {
-        remote_addr page = address & ~(remote_addr)(PAGE_BYTES - 1);
+        remote_addr page = address & ~(remote_addr)(pages->page_bytes - 1);
         size_t from = (size_t)(address - page);
-        size_t part = PAGE_BYTES - from < size_bytes ? PAGE_BYTES - from : size_bytes;
+        size_t part = pages->page_bytes - from < size_bytes ? pages->page_bytes - from : size_bytes;
         const uint8_t *copy = NULL;
         TRY(get_page(pages, page, &copy));
         memcpy(to, copy + from, part);
@@ -67,8 +68,12 @@ static enum status read_cached(struct memory *memory, remote_addr address, void 
     return STATUS_OK;
 }
 
+void memory_pages_init_sized(struct memory_pages *pages, struct memory *under, size_t page_bytes) {
+    *pages = (struct memory_pages){.memory = {.read = read_cached}, .under = under, .page_bytes = page_bytes};
+}
+
 void memory_pages_init(struct memory_pages *pages, struct memory *under) {
-    *pages = (struct memory_pages){.memory = {.read = read_cached}, .under = under};
+    memory_pages_init_sized(pages, under, PAGE_BYTES);
 }
 
 void memory_pages_release(struct memory_pages *pages) {
@@ -76,7 +81,7 @@ void memory_pages_release(struct memory_pages *pages) {
         free(pages->chunks[i]);
     free(pages->chunks);
     map_release(&pages->slots);
-    memory_pages_init(pages, pages->under);
+    memory_pages_init_sized(pages, pages->under, pages->page_bytes);
 }
 
 void memory_pages_clear(struct memory_pages *pages) {

@@ -10,6 +10,7 @@
 struct memory_pages {
     struct memory memory;
     struct memory *under;
+    size_t page_bytes;
     struct map slots; /* page address -> index of its copy */
     uint8_t **chunks; /* copies of pages, some to a chunk */
     size_t page_count;
@@ -18,6 +19,9 @@ struct memory_pages {
 
 /* Caches what is read from `under` (borrowed). At most 16 MiB are kept; beyond, the cache starts afresh. */
 void memory_pages_init(struct memory_pages *pages, struct memory *under);
+/* The same with pages of another size: a power of two, at most the processor's, so that one read meets no gap.
+ */
+void memory_pages_init_sized(struct memory_pages *pages, struct memory *under, size_t page_bytes);
 void memory_pages_release(struct memory_pages *pages);
 /* Forgets all pages: the next reads see the target as it is then. */
 void memory_pages_clear(struct memory_pages *pages);

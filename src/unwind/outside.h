@@ -1,5 +1,5 @@
 /* Frames outside of the chunks of the data stack: generators, coroutines, and what the interpreter puts on the C stack.
- * Private to the walk: outside_frames.c and outside_pages.c read them, outside_rules.c says what can have run what,
+ * Private to the walk: outside_frames.c reads them, outside_rules.c says what can have run what,
  * outside_timing.c what can be of two calls, outside_waits.c who awaits whom, outside_judge.c what can be believed of
  * it, outside_walk.c (walk.h's outside_*) puts it together. */
 #ifndef STROBE_UNWIND_OUTSIDE_H

@@ -40,7 +40,7 @@ void stack_tracker_release(struct stack_tracker *tracker) {
     seen_calls_release(&tracker->own_calls);
     free(tracker->outside);
     free(tracker->again);
-    free(tracker->pages);
+    memory_pages_release(&tracker->nearby);
     free(tracker->pieces);
     *tracker = (struct stack_tracker){0};
 }
@@ -334,7 +334,7 @@ static enum status take_ahead(struct stack_tracker *tracker, struct thread_state
 static enum status attempt(struct stack_tracker *tracker, struct thread_state *thread, bool is_last) {
     bool thread_known = false;
     enum status status = STATUS_OK;
-    tracker->page_count = tracker->late_reads = 0;
+    outside_forget_late(tracker);
     if (tracker->ahead) {
         status = take_ahead(tracker, thread, &thread_known);
     } else {

@@ -18,6 +18,7 @@
 #ifndef STROBE_UNWIND_STACK_TRACKER_H
 #define STROBE_UNWIND_STACK_TRACKER_H
 
+#include "base/memory_pages.h"
 #include "cpython/callable.h"
 #include "cpython/frame.h"
 #include "cpython/interp.h"
@@ -83,9 +84,8 @@ struct stack_tracker {
         bool read;
     } * again; /* room for TRACKER_MAX_AGAIN, or NULL as long as there is none */
     size_t again_count;
-    struct page_copy *pages; /* that were read at this attempt, for the frames in them; or NULL as long as none were */
-    size_t page_count;
-    unsigned late_reads; /* so many frames outside were read at this attempt, not along with the copy */
+    struct memory_pages nearby; /* what was read at this attempt around frames outside */
+    unsigned late_reads;        /* so many of them were read at this attempt, not along with the copy */
     struct callable {
         remote_addr address;
         enum callable_kind kind;

@@ -102,6 +102,8 @@ enum status outside_link(struct walk *walk, remote_addr address, const struct tr
 bool outside_is_unlikely(const struct walk *walk);
 /* Adds what runs above the top outside of the chunks, if anything does. */
 enum status outside_climb(struct walk *walk) MUST_USE;
+/* Another attempt begins: what outside_read_late read is of the one before. */
+void outside_forget_late(struct stack_tracker *tracker);
 /* Makes room for one more frame to read along. */
 enum status stack_tracker_add_outside(struct stack_tracker *tracker, const struct outside_frame *frame) MUST_USE;
 /* Nothing is read along. */
