@@ -37,7 +37,10 @@ static void read_ahead(struct stack_tracker *tracker, struct thread_state *threa
 
 static void track_chunked(struct runtime *runtime, struct code_cache *codes, struct thread_state *thread) {
     struct stack_tracker tracker;
+    struct memory_pages nearby;
+    memory_pages_init_sized(&nearby, runtime->live, TRACKER_NEARBY_BYTES);
     stack_tracker_init(&tracker, runtime, codes);
+    tracker.nearby = &nearby;
     for (int i = 0; i < LOOKS + LOOKS_AHEAD; i++) {
         code_cache_start_epoch(codes);
         if (i >= LOOKS)
@@ -46,6 +49,7 @@ static void track_chunked(struct runtime *runtime, struct code_cache *codes, str
         check_stack(&tracker.stack);
     }
     stack_tracker_release(&tracker);
+    memory_pages_release(&nearby);
 }
 
 static void track_linked(struct runtime *runtime, struct code_cache *codes, struct thread_state *thread) {

@@ -94,6 +94,7 @@ enum status target_open(struct process *process, pid_t parent_pid, const struct 
     memory_pages_init(&target->pages, process_memory(process));
     memory_meter_init(&target->live, process_memory(process), &target->budget);
     memory_meter_init(&target->objects, &target->pages.memory, &target->budget);
+    memory_pages_init_sized(&target->nearby, &target->live.memory, TRACKER_NEARBY_BYTES);
     enum status status = open_runtime(target, error);
     if (status == STATUS_OK)
         status = check_mode(target, error);
@@ -174,6 +175,7 @@ enum status target_close(struct target *target) {
         ended = target->sink->process_ended(target->sink, &target->sampled, &target->counters);
     seen_calls_release(&target->calls);
     code_cache_release(&target->codes);
+    memory_pages_release(&target->nearby);
     memory_pages_release(&target->pages);
     arena_release(&target->names);
     map_release(&target->by_address);

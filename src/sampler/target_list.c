@@ -264,6 +264,7 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     TRY(index_thread(target, thread));
     stack_tracker_init(&thread->tracker, &target->runtime, &target->codes);
     thread->tracker.calls = &target->calls;
+    thread->tracker.nearby = &target->nearby;
     linked_tracker_init(&thread->linked, &target->runtime, &target->codes);
     thread->interp = listing->interp->address;
     thread->listed = true;

@@ -24,7 +24,8 @@ struct target {
     struct memory_meter objects;
     struct runtime runtime;
     struct code_cache codes;
-    struct seen_calls calls; /* of all threads */
+    struct seen_calls calls;    /* of all threads */
+    struct memory_pages nearby; /* of the thread that is being looked at */
     struct sample_counters counters;
     struct interp *interps;
     size_t interp_count;

@@ -12,9 +12,6 @@ enum {
     /* At least one in so many is to be come across. Where they come back to the same addresses two of three are. */
     LEAST_USE = 8,
     ASKED_ANEW = 8,
-    /* What is in one page is there when any of it is. To copy all of one costs not twice what a frame of it does, and
-     * coroutines that await one another, about as large, are mostly allocated from few. */
-    NEARBY_BYTES = 4096,
     /* One frame alone is mostly all that is looked for. */
     SINGLE_READS = 1,
 };
@@ -51,17 +48,16 @@ struct again *outside_runner_place(struct stack_tracker *tracker, const struct t
 }
 
 void outside_forget_late(struct stack_tracker *tracker) {
-    memory_pages_clear(&tracker->nearby);
+    if (tracker->nearby != NULL)
+        memory_pages_clear(tracker->nearby);
     tracker->late_reads = 0;
 }
 
 enum status outside_read_late(struct stack_tracker *tracker, struct outside_frame *frame) {
     struct memory *live = tracker->runtime->live;
     const struct outside_frame_place *place = &frame->place;
-    if (tracker->nearby.under == NULL)
-        memory_pages_init_sized(&tracker->nearby, live, NEARBY_BYTES);
-    if (tracker->late_reads++ >= SINGLE_READS &&
-        memory_read(&tracker->nearby.memory, place->address, frame->bytes, place->size_bytes) == STATUS_OK)
+    if (tracker->late_reads++ >= SINGLE_READS && tracker->nearby != NULL &&
+        memory_read(&tracker->nearby->memory, place->address, frame->bytes, place->size_bytes) == STATUS_OK)
         return STATUS_OK;
     return memory_read(live, place->address, frame->bytes, place->size_bytes);
 }

@@ -40,7 +40,6 @@ void stack_tracker_release(struct stack_tracker *tracker) {
     seen_calls_release(&tracker->own_calls);
     free(tracker->outside);
     free(tracker->again);
-    memory_pages_release(&tracker->nearby);
     free(tracker->pieces);
     *tracker = (struct stack_tracker){0};
 }

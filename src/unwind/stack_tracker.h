@@ -31,10 +31,13 @@ enum {
     TRACKER_MAX_AGAIN = 64,
     TRACKER_DOUBTS = 128,
     TRACKER_COUNTS = 128,
-    TRACKER_CALLABLES = 128
+    TRACKER_CALLABLES = 128,
+    /* Of `nearby`. What is in one page is there when any of it is. To copy all of one costs not twice what a frame of
+     * it does, and coroutines that await one another, about as large, are mostly allocated from few. */
+    TRACKER_NEARBY_BYTES = 4096
 };
 
-/* Fields are private but for `stack`, `paused`, `calls`, and those of a read ahead. */
+/* Fields are private but for `stack`, `paused`, `calls`, `nearby`, and those of a read ahead. */
 struct stack_tracker {
     struct runtime *runtime;  /* borrowed */
     struct code_cache *codes; /* borrowed */
@@ -84,8 +87,7 @@ struct stack_tracker {
         bool read;
     } * again; /* room for TRACKER_MAX_AGAIN, or NULL as long as there is none */
     size_t again_count;
-    struct memory_pages nearby; /* what was read at this attempt around frames outside */
-    unsigned late_reads;        /* so many of them were read at this attempt, not along with the copy */
+    unsigned late_reads; /* so many frames outside were read at this attempt, not along with the copy */
     struct callable {
         remote_addr address;
         enum callable_kind kind;
@@ -118,6 +120,8 @@ struct stack_tracker {
     uint32_t learned_looks;      /* in so many looks it was noted what calls what */
     struct seen_calls own_calls; /* in quick ones */
     struct seen_calls *calls;    /* borrowed: set by the owner, who has several threads of the same code; or NULL */
+    struct memory_pages *nearby; /* borrowed: set by the owner, for what was read around frames outside at this attempt;
+                                  * or NULL: they are read one by one */
 };
 
 /* Whether stacks of this runtime can be tracked; those of 3.8 to 3.10 cannot. */
