@@ -81,6 +81,7 @@ class Plan:
         self.program_rounds = 7 if context.short else 20
         self.program_enough_s = 4 if context.short else 20
         self.churn_seconds, self.churn_runs = (0.5, 7) if context.short else (1.0, max(7, context.runs // 3))
+        self.thread_turn_s, self.thread_turns = 0.4, 9 if context.short else 40
         self.rounds_counted = (50, 150) if context.short else (400, 1200)  # the difference is without start-up
         self.memory_runs = 3
         self.capture_seconds, self.exact_capture_seconds = (60, 10) if context.short else (60, 60)
@@ -142,7 +143,7 @@ class Bench:
 
     def ours(self, interpreter=None):
         python = interpreter or self.interpreter
-        exact = launchers.strobe(self.context, python, self.folder, EXACT, ("--memory", "exact"))
+        exact = launchers.strobe(self.context, python, self.folder, EXACT, ("--memory", "exact"), "exact")
         return [launchers.strobe(self.context, python, self.folder), exact]
 
     def peers(self):
@@ -184,8 +185,8 @@ class Bench:
             print(f"{program}: {launcher.name} {ended}", file=sys.stderr, flush=True)
         return written
 
-    def churn(self, launcher, rounds, seconds=0.0, threads=0):
-        return self.run(launcher, "churn.py", "churn.json", rounds, seconds, threads)
+    def churn(self, launcher, rounds, seconds=0.0):
+        return self.run(launcher, "churn.py", "churn.json", rounds, seconds)
 
     def rounds_of(self, bare):
         calibrated = self.churn(bare, 0, self.plan.churn_seconds)
@@ -255,7 +256,7 @@ def measure_churn(bench):
 
 def count_instructions(bench, rounds, environment):
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", bench.interpreter.path]
-    command += [*map(str, (FOLDER / "churn.py", rounds, 0, 0)), f"{bench.folder}/churn.json"]
+    command += [*map(str, (FOLDER / "churn.py", rounds, 0)), f"{bench.folder}/churn.json"]
     environment = {**os.environ, "PYTHONHASHSEED": "0", **environment}
     answer = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=True)
     return int(re.search(r"Collected : (\d+)", answer.stderr)[1])
@@ -283,29 +284,21 @@ def measure_instructions(bench):
 # --- Several threads ---
 
 
-def thread_ratios(bench, bare, tools, rounds):
-    """{tool: [(slow-down with one thread, with many), ...]}, paired: what else the machine does falls on both."""
-    found = {}
-    running = list(tools)
-    for _ in range(bench.plan.churn_runs):
-        bases = [bench.churn(bare, max(1, rounds // count), threads=count) for count in THREADS]
-        for tool in list(running) if None not in bases else []:
-            spent = [bench.churn(tool, max(1, rounds // count), threads=count) for count in THREADS]
-            if None in spent:
-                running.remove(tool)
-            else:
-                slow_downs = tuple(watched["wall_s"] / base["wall_s"] for watched, base in zip(spent, bases))
-                found.setdefault(tool.name, []).append(slow_downs)
-    return found
+def thread_slow_downs(bench, bare, tools, count):
+    """{tool: (by wall time, by the program's own CPU time)}"""
+    plan = bench.plan
+    effort = turns.Effort(plan.thread_turn_s, {tool.name: plan.thread_turns for tool in tools})
+    found = turns.compare(bare, tools, "", ("churn", str(count)), effort)
+    return {name: [turns.ratio(pairs, figure) for figure in ("wall_s", "cpu_s")] for name, pairs in found.items() if pairs}
 
 
 def measure_threads(bench, goal, interpreter):
     bare, tools = launchers.bare(interpreter), [*bench.ours(interpreter), launchers.tracemalloc(interpreter)]
     bench.table.expect(goal, tools)
-    rounds = bench.rounds_of(bare)
-    for name, pairs in thread_ratios(bench, bare, tools, rounds).items() if rounds is not None else ():
-        one, many = (statistics.median(pair[index] for pair in pairs) for index in (0, 1))
-        bench.table.put(goal, name, statistics.median(many / one for one, many in pairs), f" ({many:.3f}/{one:.3f})")
+    one, many = (thread_slow_downs(bench, bare, tools, count) for count in THREADS)
+    for name in one.keys() & many.keys():
+        wall, cpu = (many[name][index] / one[name][index] for index in (0, 1))
+        bench.table.put(goal, name, wall, f" ({many[name][0]:.3f}/{one[name][0]:.3f}; CPU time {cpu:.3f}×)")
 
 
 # --- Memory ---
@@ -338,7 +331,7 @@ def measure_objects(bench):
 
 def size_of(folder, name):
     """None: there is nothing."""
-    written = {STROBE: "strobe.strobe", EXACT: "strobe.strobe", "Scalene": "scalene.json", **launchers.MEMRAY_FILES}
+    written = {STROBE: "strobe.strobe", EXACT: "exact.strobe", "Scalene": "scalene.json", **launchers.MEMRAY_FILES}
     path = Path(folder) / written.get(name, "fil")
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.exists()) or None
@@ -404,7 +397,10 @@ def legend(bench, free_threaded, took):
         f"CPython {bench.interpreter.version_text}{free}; {', '.join(versions)}. All tools with their defaults. Times under the tool "
         f"to times without, by turns, medians: of {plan.program_rounds} turns of {run_slow_down.TURN_S:g} s or one round of each "
         f"program, or as many as {plan.program_enough_s} s take (others' of {plan.peer_rounds}), of {plan.churn_runs} of "
-        f"{plan.churn_seconds:g} s of the churn (others' of {plan.peer_runs}). Worst: which program it is stands beside it. `>`: others are given up when they are {run_slow_down.PATIENCE} times slower in a program, or "
+        f"{plan.churn_seconds:g} s of the churn (others' of {plan.peer_runs}), of {plan.thread_turns} of {plan.thread_turn_s:g} s "
+        "with each number of threads. Where there are fewer than nine processors, eight threads have to share them with strobe, "
+        "which the program's own CPU time does not show. Worst: which program it is stands beside it. `>`: others are given up "
+        f"when they are {run_slow_down.PATIENCE} times slower in a program, or "
         f"take {plan.peer_limit_s} s. Memory: what the process itself has written to, with no object and with {OBJECTS:,} floats. "
         f"This took: {spent}."
     )

@@ -1,14 +1,13 @@
-"""Small objects that come and go: lists of slotted instances, dicts of str. In several threads, if wanted.
+"""Small objects that come and go: lists of slotted instances, dicts of str.
 
-usage: churn.py ROUNDS SECONDS THREADS RESULT
+usage: churn.py ROUNDS SECONDS RESULT
 
-Each thread, or the main one when THREADS is 0, does so many rounds, or, when ROUNDS is 0, as many as take SECONDS. Writes {"loops", "wall_s", "cpu_s"} of the
-rounds alone to the file RESULT, `loops` of one thread.
+Does so many rounds, or, when ROUNDS is 0, as many as take SECONDS. Writes {"loops", "wall_s", "cpu_s"} of the rounds alone to
+the file RESULT.
 """
 
 import json
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -39,15 +38,10 @@ def churn(rounds, end):
 
 
 def main():
-    rounds, seconds, count, result = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    rounds, seconds, result = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
     wall, cpu = time.perf_counter(), time.process_time()
-    done = [churn(rounds, wall + seconds)] if count == 0 else []
-    threads = [threading.Thread(target=lambda: done.append(churn(rounds, wall + seconds))) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    spent = {"loops": min(done), "wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+    loops = churn(rounds, wall + seconds)
+    spent = {"loops": loops, "wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
     Path(result).write_text(json.dumps(spent))
 
 

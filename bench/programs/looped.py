@@ -2,7 +2,8 @@
 
 usage: looped.py FOLDER PROGRAM VARIANT SOCKET
 
-FOLDER is where pyperformance is installed, VARIANT the program's argument or "". Connects to SOCKET, and for each line that
+FOLDER is where pyperformance is installed, VARIANT the program's argument or "". The program "churn" is the one beside this
+file, in VARIANT threads. Connects to SOCKET, and for each line that
 comes from there, a number of seconds, runs rounds until so much time is over, at least one, and answers with a line of JSON:
 {"rounds", "wall_s", "cpu_s"}. Ends when there are no more lines.
 """
@@ -19,6 +20,7 @@ from types import ModuleType
 
 FOLDER, PROGRAM, VARIANT, SOCKET = sys.argv[1:]
 rounds = []  # what one round calls
+CHURN_ROUNDS = 160
 
 
 class Runner:
@@ -43,7 +45,19 @@ class Runner:
         rounds.append(lambda: asyncio.run(function()))
 
 
-def load():
+def load_churn():
+    """A round takes some 10 ms of one thread, so that to wake the others up is little beside it. They stay: to begin and end
+    a thread is not what is asked for."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import churn
+
+    count = int(VARIANT)
+    pool = ThreadPoolExecutor(count)
+    rounds.append(lambda: list(pool.map(churn.churn, [CHURN_ROUNDS // count] * count, [0] * count)))
+
+
+def load_pyperformance():
     pyperf = ModuleType("pyperf")
     pyperf.Runner, pyperf.perf_counter = Runner, time.perf_counter
     sys.modules["pyperf"] = pyperf
@@ -69,7 +83,7 @@ def run_for(seconds):
 
 
 def main():
-    load()
+    (load_churn if PROGRAM == "churn" else load_pyperformance)()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(SOCKET)
         with connection.makefile("rw") as lines:

@@ -17,6 +17,10 @@ enum { MAX_SAMPLED_THREADS = 1 << 14 };
 enum { MAX_SYSTEM_READINGS = 2 };
 /* So many thread states are read at a time. */
 enum { STATES_AHEAD = 64 };
+/* Of states without a frame whose threads have ended (they are left behind by C code), so many are tried a listing. */
+enum { MAX_VAIN_STARTS = 64 };
+/* How often at least is looked again whether those that are nobody's yet have a frame. */
+static const uint64_t UNBORN_PERIOD_NS = 32 * NS_PER_MS;
 
 enum status target_end_thread(struct target *target, size_t index) {
     struct target_thread *thread = target->threads[index];
@@ -137,7 +141,10 @@ struct listing {
     size_t fresh_capacity;
     struct thread_names names;
     bool all_names;
-    struct map wanted;            /* else: of the threads with these ids */
+    struct map wanted;  /* else: of the threads with these ids */
+    struct map bearers; /* ids of threads that are known, when `bearers_known` */
+    bool bearers_known;
+    unsigned vain_starts;
     struct system_threads system; /* read when they are needed first */
     struct native_ids native_ids;
     unsigned system_readings;
@@ -147,11 +154,9 @@ struct listing {
     uint64_t now_ns;
 };
 
-/* Up to 3.11 a state is its creator's by its ids until the thread itself runs (Modules/_threadmodule.c), later it has
- * none. Without a frame there is nothing to see of it, either. */
-static bool is_unborn(const struct target *target, const struct thread_state *state) {
+static bool has_ids(const struct target *target, const struct thread_state *state) {
     bool has_native_id = layout_has(target->runtime.layout.thread.native_thread_id);
-    return state->thread_id == 0 || state->frame == 0 || (has_native_id && state->native_thread_id == 0);
+    return state->thread_id != 0 && (!has_native_id || state->native_thread_id != 0);
 }
 
 /* Where the process has ids of its own: of threads that are known they are, too. */
@@ -256,6 +261,9 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     enum status status = find_system_thread(listing, state, name, &system);
     if (status != STATUS_OK)
         return status == STATUS_NO_PROCESS ? STATUS_OK : status;
+    /* Left behind by a thread that did not end in Python. */
+    if (state->frame == 0 && system.tid == 0)
+        return STATUS_OK;
     target->settle_ns = TARGET_SETTLE_FIRST_NS;
     struct target_thread *thread = add_thread(target);
     if (thread == NULL)
@@ -358,7 +366,7 @@ static enum status walk_list(struct listing *listing) {
         if (known != NULL) {
             known->listed = true;
             known->state.next = state.next;
-        } else if (is_unborn(target, &state)) {
+        } else if (!has_ids(target, &state)) {
             listing->unborn ^= state.address;
         } else {
             TRY(array_reserve((void **)&listing->fresh, &listing->fresh_capacity, listing->fresh_count + 1,
@@ -389,6 +397,47 @@ static enum status read_names(struct listing *listing) {
                              &target->names, &listing->names);
 }
 
+static enum status gather_bearers(struct listing *listing) {
+    const struct target *target = listing->target;
+    if (listing->bearers_known)
+        return STATUS_OK;
+    listing->bearers_known = true;
+    for (size_t i = 0; i < target->thread_count; i++)
+        TRY(map_set(&listing->bearers, target->threads[i]->state.thread_id, 0));
+    return STATUS_OK;
+}
+
+/* Up to 3.11 a state bears its creator's ids until the thread itself runs (Modules/_threadmodule.c), later it has none;
+ * the one that an interpreter begins with bears those of the thread that made it. So what has no frame, and the ids of
+ * another, is nobody's yet. C threads that call Python now and then have no frame most of the time, but ids of their
+ * own. */
+static enum status start_without_frame(struct listing *listing, const struct thread_state *state) {
+    struct target *target = listing->target;
+    uint64_t ignored = 0;
+    TRY(gather_bearers(listing));
+    if (map_get(&listing->bearers, state->thread_id, &ignored) || listing->vain_starts == MAX_VAIN_STARTS) {
+        listing->unborn ^= state->address;
+        return STATUS_OK;
+    }
+    size_t count = target->thread_count;
+    TRY(start_thread(listing, state));
+    listing->vain_starts += target->thread_count == count;
+    return map_set(&listing->bearers, state->thread_id, 0);
+}
+
+/* Of the threads that are new those that have a frame, or those that have none. The oldest, the main one, first. A list
+ * that changes can lead by a thread twice. */
+static enum status start_fresh(struct listing *listing, bool with_frame) {
+    struct target *target = listing->target;
+    for (size_t i = listing->fresh_count; i-- > 0 && target->thread_count < MAX_SAMPLED_THREADS;) {
+        const struct thread_state *state = &listing->fresh[i];
+        if ((state->frame != 0) != with_frame || find_thread(target, state) != NULL)
+            continue;
+        TRY(with_frame ? start_thread(listing, state) : start_without_frame(listing, state));
+    }
+    return STATUS_OK;
+}
+
 static enum status list_interp(struct listing *listing) {
     struct target *target = listing->target;
     TRY(walk_list(listing));
@@ -398,11 +447,10 @@ static enum status list_interp(struct listing *listing) {
         if (is_listed_here(listing, thread))
             TRY(rename_thread(listing, thread));
     }
-    /* The oldest, the main one, first. A list that changes can lead by a thread twice. */
-    for (size_t i = listing->fresh_count; i-- > 0 && target->thread_count < MAX_SAMPLED_THREADS;)
-        if (find_thread(target, &listing->fresh[i]) == NULL)
-            TRY(start_thread(listing, &listing->fresh[i]));
-    return STATUS_OK;
+    listing->bearers_known = false;
+    map_clear(&listing->bearers);
+    TRY(start_fresh(listing, true));
+    return start_fresh(listing, false);
 }
 
 /* A list that was read while it changed can end too early without a sign: what lives has to be missing twice. */
@@ -429,13 +477,15 @@ static enum status end_unlisted(struct target *target) {
  * then ever less often: there are threads that have none. */
 static void plan_next_listing(struct target *target, const struct listing *listing) {
     bool unsettled = listing->unborn != 0;
-    /* Some are never born: those of threads that call Python now and then. */
+    /* Some are born late, as those of threads that run code of another interpreter now and then, and some never. */
     if (listing->unborn != target->unborn)
         target->settle_ns = TARGET_SETTLE_FIRST_NS;
     target->unborn = listing->unborn;
     for (size_t i = 0; i < target->thread_count && !unsettled; i++)
         unsettled = target->threads[i]->sampled.name == NULL;
     target->list_period_ns = unsettled && target->settle_ns < LIST_PERIOD_NS ? target->settle_ns : LIST_PERIOD_NS;
+    if (listing->unborn != 0 && target->list_period_ns > UNBORN_PERIOD_NS)
+        target->list_period_ns = UNBORN_PERIOD_NS;
     target->settle_ns = target->settle_ns < LIST_PERIOD_NS ? target->settle_ns * 2 : LIST_PERIOD_NS;
     bool young = listing->now_ns - target->opened_ns < YOUNG_NS;
     if (young && target->list_period_ns > YOUNG_LIST_PERIOD_NS)
@@ -461,7 +511,8 @@ static enum status list_all(struct listing *listing) {
         target->threads[i]->listed = false;
         TRY(index_thread(target, target->threads[i]));
     }
-    for (size_t i = 0; i < target->interp_count; i++) {
+    /* The oldest, the main one, first: what the others begin with bears the ids of one of its threads. */
+    for (size_t i = target->interp_count; i-- > 0;) {
         listing->interp = &target->interps[i];
         TRY(list_interp(listing));
     }
@@ -483,6 +534,7 @@ enum status target_list_threads(struct target *target, uint64_t now_ns) {
     native_ids_release(&listing.native_ids);
     system_threads_release(&listing.system);
     map_release(&listing.wanted);
+    map_release(&listing.bearers);
     free(listing.fresh);
     TRY(status);
     target->listed_once = true;
