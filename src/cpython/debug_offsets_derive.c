@@ -32,6 +32,9 @@ static enum status derive_interp(struct debug_table *table, struct error *error)
     layout->interp.gc_collecting = gc + table->gc.collecting;
     if (layout_has(table->gc.frame))
         layout->interp.gc_frame = gc + table->gc.frame;
+    /* struct pythreads begins with next_unique_id and head. */
+    TRY(require(layout->interp.threads_head >= WORD, "the list of threads is at the interpreter's beginning", error));
+    layout->interp.threads_next_id = layout->interp.threads_head - WORD;
 
     /* The table has no size for struct _gil_runtime_state: at most 4 words, two condition variables and two mutexes of
      * 48 bytes each (glibc on aarch64 has the largest), 232 in all. */

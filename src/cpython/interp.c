@@ -76,11 +76,12 @@ enum status interp_read(struct runtime *runtime, remote_addr address, struct int
     const struct layout *layout = &runtime->layout;
     *interp = (struct interp){.address = address};
     uint32_t collecting = 0;
-    struct memory_piece pieces[9];
+    struct memory_piece pieces[10];
     size_t count = 0;
     want(pieces, &count, address, layout->interp.id, &interp->id, sizeof interp->id);
     want(pieces, &count, address, layout->interp.next, &interp->next, sizeof(remote_addr));
     want(pieces, &count, address, layout->interp.threads_head, &interp->threads_head, sizeof(remote_addr));
+    want(pieces, &count, address, layout->interp.threads_next_id, &interp->threads_next_id, sizeof(uint64_t));
     want(pieces, &count, address, layout->interp.modules, &interp->modules, sizeof(remote_addr));
     want(pieces, &count, address, layout->interp.sysdict, &interp->sysdict, sizeof(remote_addr));
     want(pieces, &count, address, layout->interp.ceval_gil, &interp->gil, sizeof(remote_addr));

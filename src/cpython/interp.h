@@ -14,6 +14,7 @@ struct interp {
     int64_t id;
     remote_addr next;
     remote_addr threads_head;
+    uint64_t threads_next_id; /* changes when one is made, also where that has the address of one that is gone */
     remote_addr modules;      /* the dict sys.modules */
     remote_addr last_modules; /* room for who reads it again and again: the last that there was */
     remote_addr sysdict;

@@ -34,7 +34,8 @@ struct layout_interp {
     layout_offset id;
     layout_offset next;
     layout_offset threads_head;
-    layout_offset threads_main; /* 3.14+ */
+    layout_offset threads_next_id; /* how many states there have been: a uint64_t */
+    layout_offset threads_main;    /* 3.14+ */
     layout_offset modules;      /* sys.modules */
     layout_offset sysdict;
     layout_offset builtins;

@@ -16,8 +16,8 @@
     .tagged_refs = false, \
     .newer_than_known = false, \
     .first_boundary_owner = 255, \
-    .interp = {.size = 2720, .id = 16, .next = 0, .threads_head = 8, .threads_main = NONE, .modules = 56, \
-        .sysdict = 72, .builtins = 80, .gc_collecting = NONE, .gc_frame = NONE, .ceval_gil = NONE, \
+    .interp = {.size = 2720, .id = 16, .next = 0, .threads_head = 8, .threads_next_id = 2664, .threads_main = NONE, \
+        .modules = 56, .sysdict = 72, .builtins = 80, .gc_collecting = NONE, .gc_frame = NONE, .ceval_gil = NONE, \
         .code_object_generation = NONE, .tlbc_generation = NONE}, \
     .thread = {.size = 264, .prev = 0, .next = 8, .interp = 16, .frame = 24, .cframe = NONE, .current_frame = NONE, \
         .base_frame = NONE, .last_profiled_frame = NONE, .last_profiled_frame_seq = NONE, .thread_id = 176, \
@@ -71,8 +71,8 @@
     .tagged_refs = false, \
     .newer_than_known = false, \
     .first_boundary_owner = 255, \
-    .interp = {.size = 5656, .id = 24, .next = 0, .threads_head = 8, .threads_main = NONE, .modules = 856, \
-        .sysdict = 872, .builtins = 880, .gc_collecting = 816, .gc_frame = NONE, .ceval_gil = NONE, \
+    .interp = {.size = 5656, .id = 24, .next = 0, .threads_head = 8, .threads_next_id = 3496, .threads_main = NONE, \
+        .modules = 856, .sysdict = 872, .builtins = 880, .gc_collecting = 816, .gc_frame = NONE, .ceval_gil = NONE, \
         .code_object_generation = NONE, .tlbc_generation = NONE}, \
     .thread = {.size = 264, .prev = 0, .next = 8, .interp = 16, .frame = 24, .cframe = NONE, .current_frame = NONE, \
         .base_frame = NONE, .last_profiled_frame = NONE, .last_profiled_frame_seq = NONE, .thread_id = 176, \
@@ -126,8 +126,8 @@
     .tagged_refs = false, \
     .newer_than_known = false, \
     .first_boundary_owner = 255, \
-    .interp = {.size = 113528, .id = 24, .next = 0, .threads_head = 8, .threads_main = NONE, .modules = 856, \
-        .sysdict = 872, .builtins = 880, .gc_collecting = 816, .gc_frame = NONE, .ceval_gil = NONE, \
+    .interp = {.size = 113528, .id = 24, .next = 0, .threads_head = 8, .threads_next_id = 3448, .threads_main = NONE, \
+        .modules = 856, .sysdict = 872, .builtins = 880, .gc_collecting = 816, .gc_frame = NONE, .ceval_gil = NONE, \
         .code_object_generation = NONE, .tlbc_generation = NONE}, \
     .thread = {.size = 280, .prev = 0, .next = 8, .interp = 16, .frame = 24, .cframe = NONE, .current_frame = NONE, \
         .base_frame = NONE, .last_profiled_frame = NONE, .last_profiled_frame_seq = NONE, .thread_id = 176, \
@@ -181,8 +181,8 @@
     .tagged_refs = false, \
     .newer_than_known = false, \
     .first_boundary_owner = 255, \
-    .interp = {.size = 107752, .id = 48, .next = 0, .threads_head = 16, .threads_main = NONE, .modules = 888, \
-        .sysdict = 904, .builtins = 912, .gc_collecting = 848, .gc_frame = NONE, .ceval_gil = NONE, \
+    .interp = {.size = 107752, .id = 48, .next = 0, .threads_head = 16, .threads_next_id = 8, .threads_main = NONE, \
+        .modules = 888, .sysdict = 904, .builtins = 912, .gc_collecting = 848, .gc_frame = NONE, .ceval_gil = NONE, \
         .code_object_generation = NONE, .tlbc_generation = NONE}, \
     .thread = {.size = 360, .prev = 0, .next = 8, .interp = 16, .frame = NONE, .cframe = 56, .current_frame = NONE, \
         .base_frame = NONE, .last_profiled_frame = NONE, .last_profiled_frame_seq = NONE, .thread_id = 152, \
@@ -348,8 +348,8 @@ static const struct layout tables[] = {
         COMMON_3_12,
         .runtime = {.size = 459944, .interpreters_head = 40, .finalizing = 24, .gil = NONE, .tstate_current = NONE,
             .gc_collecting = NONE},
-        .interp = {.size = 383552, .id = 8, .next = 0, .threads_head = 72, .threads_main = NONE, .modules = 944,
-            .sysdict = 352, .builtins = 360, .gc_collecting = 312, .gc_frame = NONE, .ceval_gil = 384,
+        .interp = {.size = 383552, .id = 8, .next = 0, .threads_head = 72, .threads_next_id = 64, .threads_main = NONE,
+            .modules = 944, .sysdict = 352, .builtins = 360, .gc_collecting = 312, .gc_frame = NONE, .ceval_gil = 384,
             .code_object_generation = NONE, .tlbc_generation = NONE},
         .gil = {.size = 208, .locked = 16, .last_holder = 8, .enabled = NONE},
     },
@@ -359,8 +359,8 @@ static const struct layout tables[] = {
         COMMON_3_12,
         .runtime = {.size = 459960, .interpreters_head = 40, .finalizing = 24, .gil = NONE, .tstate_current = NONE,
             .gc_collecting = NONE},
-        .interp = {.size = 383568, .id = 8, .next = 0, .threads_head = 72, .threads_main = NONE, .modules = 944,
-            .sysdict = 352, .builtins = 360, .gc_collecting = 312, .gc_frame = NONE, .ceval_gil = 384,
+        .interp = {.size = 383568, .id = 8, .next = 0, .threads_head = 72, .threads_next_id = 64, .threads_main = NONE,
+            .modules = 944, .sysdict = 352, .builtins = 360, .gc_collecting = 312, .gc_frame = NONE, .ceval_gil = 384,
             .code_object_generation = NONE, .tlbc_generation = NONE},
         .gil = {.size = 224, .locked = 16, .last_holder = 8, .enabled = NONE},
     },

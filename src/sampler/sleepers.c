@@ -18,7 +18,7 @@ static bool is_sleeper(const struct target_thread *thread, const struct sleepers
 }
 
 static bool is_told(const struct target_thread *thread) {
-    return thread->watch != NULL && thread->activity_known && !thread->gone && !thread->stands_by;
+    return thread->watch != NULL && thread->activity_known && target_thread_is_looked_at(thread);
 }
 
 /* Who sleeps. Whether they are many, and those that run few. */

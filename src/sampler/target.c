@@ -9,6 +9,9 @@
 
 /* Interpreters and what they say of the GIL and the collector: often, but not at every look of a fast rate. */
 static const uint64_t INTERP_PERIOD_NS = NS_PER_MS;
+/* The same while there are threads whose states come and go, as it seems. */
+static const uint64_t RESTLESS_PERIOD_NS = 100 * NS_PER_US;
+static const uint64_t RESTLESS_NS = 100 * NS_PER_MS;
 /* How long to look for the standard library: a program may do without. */
 static const uint64_t LIBRARY_SEARCH_NS = 2 * NS_PER_S;
 enum { MAX_LIBRARY_BYTES = 1 << 14 };
@@ -156,7 +159,8 @@ static enum status end_all_threads(struct target *target) {
         enum status ended = target_end_thread(target, target->thread_count - 1);
         status = status == STATUS_OK ? ended : status;
     }
-    return status;
+    enum status ended = target_end_resting(target, true);
+    return status == STATUS_OK ? ended : status;
 }
 
 enum status target_note_gone(struct target *target, uint64_t now_ns) {
@@ -183,6 +187,7 @@ enum status target_close(struct target *target) {
     free(target->library);
     free(target->interps);
     free(target->threads);
+    free(target->resting);
     thread_group_release(&target->group);
     free(target);
     return status == STATUS_OK ? ended : status;
@@ -230,6 +235,7 @@ static enum status reopen(struct target *target, uint64_t now_ns) {
     if (open_runtime(target, &ignored) != STATUS_OK)
         return STATUS_OK;
     target->lost = false;
+    target->surveyed_ns = now_ns;
     return target->sink->process_started(target->sink, &target->sampled);
 }
 
@@ -237,7 +243,9 @@ static enum status reopen(struct target *target, uint64_t now_ns) {
 static enum status refresh(struct target *target, uint64_t now_ns) {
     if (target->lost)
         return reopen(target, now_ns);
-    bool due = now_ns - target->interps_read_ns >= INTERP_PERIOD_NS;
+    bool restless = target->rested_ns != 0 && now_ns - target->rested_ns < RESTLESS_NS;
+    uint64_t period_ns = restless ? RESTLESS_PERIOD_NS : INTERP_PERIOD_NS;
+    bool due = now_ns - target->interps_read_ns >= period_ns;
     if (!due && target->options.mode != SAMPLING_GIL && !target->list_stale)
         return STATUS_OK;
     target->interps_read_ns = now_ns;
@@ -257,6 +265,7 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
         target->list_stale = true;
         /* Its first thread is about to be born. */
         target->opened_ns = now_ns;
+        target->surveyed_ns = now_ns;
         target->settle_ns = TARGET_SETTLE_FIRST_NS;
     }
     target->restarted = false;
@@ -275,8 +284,10 @@ static enum status refresh(struct target *target, uint64_t now_ns) {
     if (system_count == 0)
         return reopen(target, now_ns);
     if (!target->list_stale && system_count == target->system_thread_count &&
-        now_ns - target->listed_ns < target->list_period_ns)
+        now_ns - target->listed_ns < target->list_period_ns) {
+        target->surveyed_ns = now_ns;
         return STATUS_OK;
+    }
     status = target_list_threads(target, now_ns);
     return status == STATUS_NO_PROCESS ? reopen(target, now_ns) : status;
 }
@@ -342,7 +353,7 @@ static enum status look_at_each(struct target *target, uint64_t now_ns) {
         if (i % THREAD_GROUP_SIZE == 0)
             TRY(read_requests(target, i, &look));
         look.interp = interp_of(target, target->threads[i]);
-        if (look.interp == NULL || target->threads[i]->gone || target->threads[i]->stands_by)
+        if (look.interp == NULL || !target_thread_is_looked_at(target->threads[i]))
             continue;
         enum status status = target->options.mode == SAMPLING_WAIT
                                  ? target_thread_look_waiting(target->threads[i], &look)
@@ -374,7 +385,7 @@ static enum status read_threads_before_pause(struct target *target, uint64_t now
     for (size_t i = 0; i < target->thread_count; i++) {
         struct target_thread *thread = target->threads[i];
         enum status status =
-            thread->gone || thread->stands_by ? STATUS_OK : target_thread_read_before_pause(thread, now_ns);
+            target_thread_is_looked_at(thread) ? target_thread_read_before_pause(thread, now_ns) : STATUS_OK;
         if (status == STATUS_NO_PROCESS)
             target->list_stale = thread->gone = true;
         else

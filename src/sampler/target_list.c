@@ -29,8 +29,12 @@ enum status target_end_thread(struct target *target, size_t index) {
     enum status ended = target_thread_end_work(thread, target->sink, &target->counters);
     status = status == STATUS_OK ? ended : status;
     target_leave_sharers(thread);
-    ended = target->sink->thread_ended(target->sink, &thread->sampled);
-    status = status == STATUS_OK ? ended : status;
+    ended = target_finish_thread(target, thread);
+    return status == STATUS_OK ? ended : status;
+}
+
+enum status target_finish_thread(struct target *target, struct target_thread *thread) {
+    enum status status = target->sink->thread_ended(target->sink, &thread->sampled);
     target_thread_release(thread);
     free((char *)(uintptr_t)thread->sampled.name);
     free(thread);
@@ -67,7 +71,8 @@ enum status target_read_interps(struct target *target) {
             left_behind = address;
         TRY(interp_read(&target->runtime, address, &interp));
         bool known = count < old_count && target->interps[count].address == address;
-        bool same = known && target->interps[count].threads_head == interp.threads_head;
+        bool same = known && target->interps[count].threads_head == interp.threads_head &&
+                    target->interps[count].threads_next_id == interp.threads_next_id;
         if (interp.next == 0)
             target->restarted |= is_another_main(&interp, old_main, old_modules);
         /* One that is shutting down has none any more, and is the same for a while. */
@@ -107,8 +112,7 @@ static struct target_thread *find_thread(const struct target *target, const stru
         return NULL;
     for (struct target_thread *thread = (struct target_thread *)(uintptr_t)first; thread != NULL;
          thread = thread->namesake)
-        if (thread->interp == state->interp && thread->state.thread_id == state->thread_id &&
-            thread->state.native_thread_id == state->native_thread_id &&
+        if (target_thread_has_ids_of(thread, state) &&
             (state->native_thread_id != 0 ? !thread->gone : !has_ended(thread)))
             return thread;
     return NULL;
@@ -268,16 +272,16 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     struct target_thread *thread = add_thread(target);
     if (thread == NULL)
         return STATUS_FAILED;
-    thread->state = *state;
+    target_thread_take_state(thread, state);
     TRY(index_thread(target, thread));
     stack_tracker_init(&thread->tracker, &target->runtime, &target->codes);
     thread->tracker.calls = &target->calls;
     thread->tracker.nearby = &target->nearby;
     linked_tracker_init(&thread->linked, &target->runtime, &target->codes);
-    thread->interp = listing->interp->address;
     thread->listed = true;
-    /* The threads that were there at the start have been waiting for their first sample since. */
-    thread->sampled_ns = target->listed_once ? listing->now_ns : target->sampled.start_ns;
+    /* The first sample stands for the time since it was not there, or since the start: so threads have their share
+     * however short they live. */
+    thread->sampled_ns = target->listed_once ? target->surveyed_ns : target->sampled.start_ns;
     thread->sampled = (struct sampled_thread){.process = &target->sampled,
                                               .native_id = (uint64_t)system.own_tid,
                                               .thread_id = state->thread_id,
@@ -296,7 +300,7 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
 }
 
 static enum status rename_thread(struct listing *listing, struct target_thread *thread) {
-    const struct thread_name *name = thread_names_find(&listing->names, thread->state.thread_id);
+    const struct thread_name *name = thread_names_find(&listing->names, thread->thread_id);
     if (name == NULL || (thread->sampled.name != NULL && strcmp(name->name, thread->sampled.name) == 0))
         return STATUS_OK;
     /* Python's thread ids are used again at once: the name may be that of a successor. */
@@ -364,6 +368,8 @@ static enum status walk_list(struct listing *listing) {
             left_behind = address;
         address = state.next;
         if (known != NULL) {
+            if (known->missing)
+                target_thread_resume(known, &state, target->options.mode, target->surveyed_ns);
             known->listed = true;
             known->state.next = state.next;
         } else if (!has_ids(target, &state)) {
@@ -389,7 +395,7 @@ static enum status read_names(struct listing *listing) {
         TRY(map_set(&listing->wanted, listing->fresh[i].thread_id, 0));
     for (size_t i = 0; i < target->thread_count; i++)
         if (is_listed_here(listing, target->threads[i]) && target->threads[i]->sampled.name == NULL)
-            TRY(map_set(&listing->wanted, target->threads[i]->state.thread_id, 0));
+            TRY(map_set(&listing->wanted, target->threads[i]->thread_id, 0));
     listing->names = (struct thread_names){0};
     if (!listing->all_names && listing->wanted.count == 0)
         return STATUS_OK;
@@ -403,7 +409,7 @@ static enum status gather_bearers(struct listing *listing) {
         return STATUS_OK;
     listing->bearers_known = true;
     for (size_t i = 0; i < target->thread_count; i++)
-        TRY(map_set(&listing->bearers, target->threads[i]->state.thread_id, 0));
+        TRY(map_set(&listing->bearers, target->threads[i]->thread_id, 0));
     return STATUS_OK;
 }
 
@@ -438,9 +444,28 @@ static enum status start_fresh(struct listing *listing, bool with_frame) {
     return STATUS_OK;
 }
 
+/* Of the states that are new, those of threads that had another before. */
+static enum status wake_threads(struct listing *listing) {
+    struct target *target = listing->target;
+    size_t kept = 0;
+    for (size_t i = 0; i < listing->fresh_count; i++) {
+        struct target_thread *thread = NULL;
+        TRY(target_wake_thread(target, &listing->fresh[i], &thread));
+        if (thread == NULL) {
+            listing->fresh[kept++] = listing->fresh[i];
+            continue;
+        }
+        thread->listed = true;
+        TRY(index_thread(target, thread));
+    }
+    listing->fresh_count = kept;
+    return STATUS_OK;
+}
+
 static enum status list_interp(struct listing *listing) {
     struct target *target = listing->target;
     TRY(walk_list(listing));
+    TRY(wake_threads(listing));
     TRY(read_names(listing));
     for (size_t i = 0; i < target->thread_count; i++) {
         struct target_thread *thread = target->threads[i];
@@ -454,10 +479,11 @@ static enum status list_interp(struct listing *listing) {
 }
 
 /* A list that was read while it changed can end too early without a sign: what lives has to be missing twice. */
-static bool may_live(struct target_thread *thread) {
-    bool was_missing = thread->missing;
+static enum status note_missing(struct target *target, struct target_thread *thread) {
     thread->missing = true;
-    return !was_missing && !has_ended(thread);
+    target->list_stale = true;
+    target->rested_ns = target->listed_ns;
+    return target_thread_rest(thread, target->sink, &target->counters);
 }
 
 static enum status end_unlisted(struct target *target) {
@@ -465,12 +491,12 @@ static enum status end_unlisted(struct target *target) {
         struct target_thread *thread = target->threads[i];
         if (thread->listed)
             thread->missing = false;
-        else if (may_live(thread))
-            target->list_stale = true;
+        else if (!thread->missing && !has_ended(thread))
+            TRY(note_missing(target, thread));
         else
-            TRY(target_end_thread(target, i));
+            TRY(target_may_rest(thread) ? target_rest_thread(target, i) : target_end_thread(target, i));
     }
-    return STATUS_OK;
+    return target_end_resting(target, false);
 }
 
 /* A thread gets its name some time after it has begun, and nothing that is read all the time tells when. Soon at first,
@@ -538,8 +564,10 @@ enum status target_list_threads(struct target *target, uint64_t now_ns) {
     free(listing.fresh);
     TRY(status);
     target->listed_once = true;
-    if (!target->list_stale)
+    if (!target->list_stale) {
+        target->surveyed_ns = now_ns;
         TRY(end_unlisted(target));
+    }
     watch_unwatched(&listing);
     TRY(target_find_sharers(target));
     plan_next_listing(target, &listing);

@@ -1,4 +1,5 @@
-/* A process that is sampled, and what target.c, target_list.c and target_sharing.c share of it. Private to them. */
+/* A process that is sampled, and what target.c, target_list.c, target_resting.c and target_sharing.c share of it.
+ * Private to them. */
 #ifndef STROBE_SAMPLER_TARGET_PARTS_H
 #define STROBE_SAMPLER_TARGET_PARTS_H
 
@@ -33,6 +34,9 @@ struct target {
     struct target_thread **threads;
     size_t thread_count;
     size_t thread_capacity;
+    struct target_thread **resting; /* that have no state at present; not among `threads` */
+    size_t resting_count;
+    size_t resting_capacity;
     struct thread_group group; /* empty but during a look */
     struct sleepers sleepers;
     size_t system_thread_count; /* at the list's last reading */
@@ -41,6 +45,8 @@ struct target {
     struct map by_address;      /* of thread states -> struct target_thread, while they are listed */
     uint64_t interps_read_ns;
     uint64_t listed_ns;
+    uint64_t rested_ns;      /* when one was last found without a state; 0: never */
+    uint64_t surveyed_ns;    /* when all threads that there were were known last; 0: never */
     uint64_t list_period_ns; /* until it is read again though nothing tells of a change */
     uint64_t settle_ns;      /* the same while there are threads of which not all is known */
     uint64_t reopened_ns;
@@ -66,6 +72,19 @@ enum status target_read_interps(struct target *target) MUST_USE;
 enum status target_list_threads(struct target *target, uint64_t now_ns) MUST_USE;
 /* Ends the thread at `index`; another one takes its place. */
 enum status target_end_thread(struct target *target, size_t index) MUST_USE;
+/* Of one that is in no list any more: tells of its end, and frees it. */
+enum status target_finish_thread(struct target *target, struct target_thread *thread) MUST_USE;
+
+/* Whether a thread whose state is gone lives on. */
+bool target_may_rest(const struct target_thread *thread);
+/* Lays the thread at `index`, which rests, aside until it has a state again; another one takes its place. */
+enum status target_rest_thread(struct target *target, size_t index) MUST_USE;
+/* *thread: the one that this state is of, and that was not listed with another; among `threads`, also if it lay aside.
+ * NULL: none is. */
+enum status target_wake_thread(struct target *target, const struct thread_state *state,
+                               struct target_thread **thread) MUST_USE;
+/* Ends those that live no more, or all. */
+enum status target_end_resting(struct target *target, bool all) MUST_USE;
 
 /* After the list was read: which states are of one system thread. Only one of them is looked at, the others stand by.
  */

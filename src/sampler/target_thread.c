@@ -41,6 +41,22 @@ void target_thread_release(struct target_thread *thread) {
     thread->watch = NULL;
 }
 
+void target_thread_take_state(struct target_thread *thread, const struct thread_state *state) {
+    thread->state = *state;
+    thread->interp = state->interp;
+    thread->thread_id = state->thread_id;
+    thread->native_thread_id = state->native_thread_id;
+}
+
+bool target_thread_has_ids_of(const struct target_thread *thread, const struct thread_state *state) {
+    return thread->interp == state->interp && thread->thread_id == state->thread_id &&
+           thread->native_thread_id == state->native_thread_id;
+}
+
+bool target_thread_is_looked_at(const struct target_thread *thread) {
+    return !thread->gone && !thread->stands_by && !thread->missing;
+}
+
 static bool has_current_codes(const struct tracked_stack *stack, size_t count, struct code_cache *codes) {
     for (size_t i = 0; i < count; i++) {
         const struct code *old = stack->frames[i].code, *now = NULL;
@@ -454,6 +470,52 @@ enum status target_thread_end_sleep(struct target_thread *thread, struct sample_
     if (asleep_ns <= thread->sampled_ns)
         return STATUS_OK;
     return charge_wait(thread, sink, counters, asleep_ns);
+}
+
+enum status target_thread_rest(struct target_thread *thread, struct sample_sink *sink,
+                               struct sample_counters *counters) {
+    TRY(target_thread_end_sleep(thread, sink, counters));
+    TRY(target_thread_end_work(thread, sink, counters));
+    target_thread_forget_stack(thread);
+    thread->wait.unchanged = 0;
+    return STATUS_OK;
+}
+
+/* What a thread used without a state is none of Python's; but it may have had one between two looks, and looks at
+ * others stand for that. So its clock may be ahead of what samples were charged with, but not so far that it would make
+ * up for it. Where it is told as it is, it is left out. */
+static void leave_out_rest(struct target_thread *thread, const struct thread_activity *now, enum sampling_mode mode) {
+    uint64_t used_ns = now->cpu_ns - thread->cpu_start_ns, most_ns = thread->cpu_charged_ns + CPU_SLACK_NS;
+    if (mode == SAMPLING_WAIT)
+        thread->cpu_start_ns += now->cpu_ns - thread->activity.cpu_ns;
+    else if (used_ns > most_ns)
+        thread->cpu_start_ns += used_ns - most_ns;
+}
+
+void target_thread_resume(struct target_thread *thread, const struct thread_state *state, enum sampling_mode mode,
+                          uint64_t since_ns) {
+    struct thread_activity now = thread->activity;
+    target_thread_take_state(thread, state);
+    thread->sampled_ns = since_ns;
+    if (thread->watch != NULL && thread_watch_activity(thread->watch, &now) == STATUS_OK)
+        leave_out_rest(thread, &now, mode);
+    thread->activity = now;
+    /* So that it does not pass for asleep: it has not moved since just now. */
+    thread->activity_known = false;
+    thread->activity_read_ns = 0;
+    thread->run_checked_ns = 0;
+    thread->gil_checked_ns = 0;
+    thread->gil = SAMPLE_GIL_NONE;
+    thread->gil_request = 0;
+    thread->moves = 0;
+    thread->assumed_idle = false;
+    thread->futex_known = false;
+    thread->missing = false;
+    thread->wait.from = now;
+    thread->wait.from_ns = clock_monotonic_ns();
+    thread->wait.charged_ns = 0;
+    thread->wait.charged_delay_ns = now.delay_ns;
+    thread->wait.asleep_ns = 0;
 }
 
 static uint64_t less(uint64_t amount, uint64_t other) {

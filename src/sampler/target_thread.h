@@ -14,6 +14,9 @@ struct target_thread {
     struct sampled_thread sampled; /* what the sink sees */
     struct thread_state state;
     remote_addr interp;
+    /* Of its state as it was listed: what is read there since may be another's by now. */
+    uint64_t thread_id;
+    uint64_t native_thread_id;
     struct target_thread *namesake; /* of the threads whose states have this address, the next, while they are listed */
     struct target_thread *sharer; /* of those that are of the same system thread, the next, in a ring; NULL: none are */
     struct thread_watch *watch;   /* NULL where the system's thread is not known, or no descriptors were left for it */
@@ -88,8 +91,20 @@ struct thread_look {
     uint64_t now_ns;
 };
 
+/* It has this state from here on. */
+void target_thread_take_state(struct target_thread *thread, const struct thread_state *state);
+/* Whether the state has its ids. */
+bool target_thread_has_ids_of(const struct target_thread *thread, const struct thread_state *state);
+/* Whether its state is there and is the one that its system thread runs for, as far as is known. */
+bool target_thread_is_looked_at(const struct target_thread *thread);
 /* Opens its watch, from where on its clocks count. */
 enum status target_thread_watch(struct target_thread *thread, struct process *process) MUST_USE;
+/* Its state is gone, while it lives on: hands on what is left, and forgets the stack. */
+enum status target_thread_rest(struct target_thread *thread, struct sample_sink *sink,
+                               struct sample_counters *counters) MUST_USE;
+/* It has a state again, which it had not yet at since_ns. What it did in between is none of Python's. */
+void target_thread_resume(struct target_thread *thread, const struct thread_state *state, enum sampling_mode mode,
+                          uint64_t since_ns);
 /* For looks that stop the threads: reads what the system says of it, which a stopped thread cannot be asked. */
 enum status target_thread_read_before_pause(struct target_thread *thread, uint64_t now_ns) MUST_USE;
 /* Takes a sample of one thread, if there is one to take. STATUS_NO_PROCESS: the thread has ended. */

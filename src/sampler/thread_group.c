@@ -24,7 +24,7 @@ enum status thread_group_read_requests(struct thread_group *group, struct target
     for (size_t i = 0; i < count; i++) {
         struct target_thread *thread = threads[i];
         thread->gil_request = 0;
-        if (!thread->gone && !thread->stands_by && target_thread_may_contend(thread, look))
+        if (target_thread_is_looked_at(thread) && target_thread_may_contend(thread, look))
             group->pieces[asked++] =
                 (struct memory_piece){thread->state.address + offset, &thread->gil_request, sizeof thread->gil_request};
     }

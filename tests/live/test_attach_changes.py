@@ -367,14 +367,14 @@ def test_a_first_thread_that_ends_before_the_others(any_python, script, tmp_path
 NOW_AND_THEN = """
 import ctypes, json, sys, time
 library = ctypes.CDLL(sys.argv[1])
-library.begin.argtypes = [ctypes.py_object, ctypes.c_int, ctypes.c_uint]
+library.begin.argtypes = [ctypes.py_object, ctypes.c_int, ctypes.c_int, ctypes.c_uint]
 used = []
 def work():
     start = time.thread_time()
     while time.thread_time() < start + 0.01:
         pass
     used.append(time.thread_time() - start)
-library.begin(work, 30, 90_000)
+library.begin(work, sys.argv[2] == "kept", 30, int(sys.argv[3]))
 print(flush=True)
 sys.stdin.readline()
 library.finish()
@@ -391,12 +391,15 @@ def now_and_then(tmp_path_factory):
     return path
 
 
-def test_a_thread_that_is_in_python_now_and_then(python, now_and_then, script, tmp_path):
-    """All its calls are seen, and not only those after one that it was found at."""
-    with Target(python, script(NOW_AND_THEN), now_and_then) as target:
+@pytest.mark.parametrize("state, pause_us", [("kept", 90_000), ("new", 90_000), ("new", 5_000)])
+def test_a_thread_that_is_in_python_now_and_then(python, now_and_then, state, pause_us, script, tmp_path):
+    """All its calls are seen, and not only those after one that it was found at; with a new state each time it is the same
+    thread still."""
+    with Target(python, script(NOW_AND_THEN), now_and_then, state, pause_us) as target:
         with attached(target, "-r", RATE_HZ, "-f", "json", folder=tmp_path) as running:
             target.send()
             used_s = float(target.read_line())
             seen = running.json()
-    # Each of 30 calls is off by half a look at the most where strobe was not kept from looking.
-    assert function_of(seen, "work")["self_cpu_s"] == nearly(seen, used_s, 30 * 0.5 / RATE_HZ / used_s + 0.02)
+    # Each of 30 calls is off by a look at the most where strobe was not kept from looking.
+    assert function_of(seen, "work")["self_cpu_s"] == nearly(seen, used_s, 30 / RATE_HZ / used_s)
+    assert len(seen["threads"]) == 2

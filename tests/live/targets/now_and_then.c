@@ -1,5 +1,6 @@
-/* A thread of C's that has a state of Python's all the time, and is in a Python function now and then, as those of
- * servers that are written in C. Loaded with ctypes; Python's functions are those of the program. */
+/* A thread of C's that is in a Python function now and then: one that keeps its state of Python's all the time, as
+ * those of servers that are written in C, or one that makes a state for each call, as those that call back from
+ * libraries. Loaded with ctypes; Python's functions are those of the program. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <unistd.h>
@@ -15,34 +16,44 @@ static struct {
     sem_t is_ready;
     sem_t may_call;
     void *callable;
+    int keeps_state;
     int calls;
     unsigned pause_us;
 } job;
 
-static void *call_now_and_then(void *unused) {
-    int state = PyGILState_Ensure();
-    void *thread = PyEval_SaveThread();
+static void call_now_and_then(void) {
     sem_post(&job.is_ready);
     sem_wait(&job.may_call);
     for (int i = 0; i < job.calls; i++) {
         usleep(job.pause_us);
-        PyEval_RestoreThread(thread);
+        int state = PyGILState_Ensure();
         (void)PyObject_CallObject(job.callable, 0);
-        thread = PyEval_SaveThread();
+        PyGILState_Release(state);
     }
+}
+
+static void *run(void *unused) {
+    if (!job.keeps_state) {
+        call_now_and_then();
+        return unused;
+    }
+    int state = PyGILState_Ensure();
+    void *thread = PyEval_SaveThread();
+    call_now_and_then();
     PyEval_RestoreThread(thread);
     PyGILState_Release(state);
     return unused;
 }
 
-/* Comes back when the thread is there, has its state, and waits. */
-void begin(void *callable, int calls, unsigned pause_us) {
+/* Comes back when the thread is there and waits, with its state if it keeps one. */
+void begin(void *callable, int keeps_state, int calls, unsigned pause_us) {
     job.callable = callable;
+    job.keeps_state = keeps_state;
     job.calls = calls;
     job.pause_us = pause_us;
     sem_init(&job.is_ready, 0, 0);
     sem_init(&job.may_call, 0, 0);
-    pthread_create(&job.thread, 0, call_now_and_then, 0);
+    pthread_create(&job.thread, 0, run, 0);
     sem_wait(&job.is_ready);
 }
 
