@@ -76,12 +76,11 @@ enum status interp_read(struct runtime *runtime, remote_addr address, struct int
     const struct layout *layout = &runtime->layout;
     *interp = (struct interp){.address = address};
     uint32_t collecting = 0;
-    struct memory_piece pieces[10];
+    struct memory_piece pieces[9];
     size_t count = 0;
     want(pieces, &count, address, layout->interp.id, &interp->id, sizeof interp->id);
     want(pieces, &count, address, layout->interp.next, &interp->next, sizeof(remote_addr));
     want(pieces, &count, address, layout->interp.threads_head, &interp->threads_head, sizeof(remote_addr));
-    want(pieces, &count, address, layout->interp.threads_next_id, &interp->threads_next_id, sizeof(uint64_t));
     want(pieces, &count, address, layout->interp.modules, &interp->modules, sizeof(remote_addr));
     want(pieces, &count, address, layout->interp.sysdict, &interp->sysdict, sizeof(remote_addr));
     want(pieces, &count, address, layout->interp.ceval_gil, &interp->gil, sizeof(remote_addr));
@@ -93,6 +92,10 @@ enum status interp_read(struct runtime *runtime, remote_addr address, struct int
     if (!interp->collecting)
         interp->gc_frame = 0;
     return layout_has(layout->runtime.gil) ? read_runtime_gil(runtime, interp) : read_interp_gil(runtime, interp);
+}
+
+enum status interp_read_births(struct runtime *runtime, remote_addr address, uint64_t *births) {
+    return memory_read_u64(runtime->live, address + runtime->layout.interp.threads_next_id, births);
 }
 
 /* The span of a PyThreadState that holds every field we use: read in one piece so that they agree with each other. */

@@ -14,7 +14,7 @@ struct interp {
     int64_t id;
     remote_addr next;
     remote_addr threads_head;
-    uint64_t threads_next_id; /* changes when one is made, also where that has the address of one that is gone */
+    uint64_t births;          /* room for who asks interp_read_births() */
     remote_addr modules;      /* the dict sys.modules */
     remote_addr last_modules; /* room for who reads it again and again: the last that there was */
     remote_addr sysdict;
@@ -29,6 +29,10 @@ struct interp {
 
 enum status interp_first(struct runtime *runtime, remote_addr *address) MUST_USE;
 enum status interp_read(struct runtime *runtime, remote_addr address, struct interp *interp) MUST_USE;
+
+/* How many thread states the interpreter at `address` has had: changes when one is made, also where that has the
+ * address of one that is gone. */
+enum status interp_read_births(struct runtime *runtime, remote_addr address, uint64_t *births) MUST_USE;
 
 /* What shows whether the GIL has gone from one thread to another. */
 struct gil_turns {

@@ -70,9 +70,10 @@ enum status target_read_interps(struct target *target) {
         if ((count & (count - 1)) == 0)
             left_behind = address;
         TRY(interp_read(&target->runtime, address, &interp));
+        TRY(interp_read_births(&target->runtime, address, &interp.births));
         bool known = count < old_count && target->interps[count].address == address;
         bool same = known && target->interps[count].threads_head == interp.threads_head &&
-                    target->interps[count].threads_next_id == interp.threads_next_id;
+                    target->interps[count].births == interp.births;
         if (interp.next == 0)
             target->restarted |= is_another_main(&interp, old_main, old_modules);
         /* One that is shutting down has none any more, and is the same for a while. */
