@@ -1,8 +1,15 @@
 #include "base/clock.h"
 
+#include <linux/sched.h>
+#include <linux/sched/types.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
+
+/* The least that there is (kernel/sched/syscalls.c). */
+static const uint64_t SHORT_TURN_NS = 100 * NS_PER_US;
 
 static uint64_t read_clock(clockid_t clock) {
     struct timespec now;
@@ -21,6 +28,15 @@ uint64_t clock_unix_ns(void) {
 void clock_set_slack(uint64_t slack_ns) {
     /* 0 would bring the default back. Without it sleeps are 50 µs long at the least. */
     (void)prctl(PR_SET_TIMERSLACK, slack_ns > 0 ? (unsigned long)slack_ns : 1UL);
+}
+
+void clock_ask_short_turns(void) {
+    struct sched_attr turns = {.size = sizeof turns};
+    if (syscall(SYS_sched_getattr, 0, &turns, sizeof turns, 0) != 0 || turns.sched_policy != SCHED_NORMAL)
+        return;
+    turns.sched_runtime = SHORT_TURN_NS;
+    turns.sched_flags = SCHED_FLAG_RESET_ON_FORK;
+    (void)syscall(SYS_sched_setattr, 0, &turns, 0);
 }
 
 void clock_sleep_until(uint64_t deadline_ns) {

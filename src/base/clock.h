@@ -31,5 +31,10 @@ bool clock_wait_until(uint64_t deadline_ns, const int *fds, size_t count);
 
 /* How late the calling thread's sleeps may end, so that the system can wake several sleepers at once. */
 void clock_set_slack(uint64_t slack_ns);
+/* Asks that when a sleep of the calling thread ends it gets its processor soon, and not only when who runs there has
+ * had a turn of milliseconds: it will not want it for long. It gets no more processor time for that. Linux 6.12;
+ * nothing comes of it before, nor where the user has chosen another policy. Processes that it starts do not inherit it.
+ */
+void clock_ask_short_turns(void);
 
 #endif

@@ -198,6 +198,7 @@ enum status sampler_run(struct sampler *sampler, const volatile sig_atomic_t *st
     sampler->end_ns = sampler->options->duration_ns > 0 ? now_ns + sampler->options->duration_ns : UINT64_MAX;
     schedule_start(&sampler->schedule, sampler->options->rate_hz, now_ns, now_ns);
     clock_set_slack(sampler->schedule.period_ns / SLACK_SHARE);
+    clock_ask_short_turns();
     enum status status = sample(sampler);
     if (status == STATUS_NO_PROCESS)
         status = STATUS_OK;

@@ -435,6 +435,42 @@ def test_waiting_is_not_busy(any_python, tmp_path):
     assert used_s < 0.6 * seen["elapsed_s"] or harness.SANITIZED
 
 
+# For how long the system lets a thread run before others that wait have their turn: struct sched_attr's sched_runtime.
+TURN = """
+import ctypes, os, struct
+def turn_ns(pid):
+    attributes = ctypes.create_string_buffer(56)
+    number = {"x86_64": 315, "aarch64": 275}[os.uname().machine]
+    assert ctypes.CDLL(None).syscall(number, pid, attributes, len(attributes), 0) == 0
+    return struct.unpack_from("=Q", attributes, 24)[0]
+"""
+SAYS_TURN = TURN + """
+print(turn_ns(0), flush=True)
+while turn_ns(os.getppid()) != 100_000:
+    pass
+print(turn_ns(0), flush=True)
+"""
+turn_of = {}
+exec(TURN, turn_of)
+
+
+def test_looks_do_not_wait_for_the_end_of_what_runs(any_python, script, tmp_path):
+    """The system gives strobe a processor as soon as it wakes up; and what it starts is as it would be without."""
+    turn_ns = turn_of["turn_ns"]
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 12):
+        pytest.skip("the system has no short turns")
+    own_ns = turn_ns(0)
+    with Target(any_python, script(SIGNALLED)) as target:
+        with attached(target, "--no-capture", "-d", 1, folder=tmp_path) as running:
+            target.await_cpu_time(target.pid, ticks=20)
+            assert turn_ns(running.process.pid) == 100_000
+            assert turn_ns(target.pid) == own_ns
+            running.finish()
+    options = ["--no-agent", "--no-capture", "-o", os.devnull, "--"]
+    said = strobe("run", *options, any_python.path, script(SAYS_TURN, "says.py"), cwd=tmp_path).stdout
+    assert said.split() == [str(own_ns)] * 2
+
+
 def test_each_thread_by_itself(python, tmp_path):
     with Target(python, "mix.py", 1000) as target:
         target.send()
