@@ -36,7 +36,7 @@ struct layout_interp {
     layout_offset threads_head;
     layout_offset threads_next_id; /* how many states there have been: a uint64_t */
     layout_offset threads_main;    /* 3.14+ */
-    layout_offset modules;      /* sys.modules */
+    layout_offset modules;         /* sys.modules */
     layout_offset sysdict;
     layout_offset builtins;
     layout_offset gc_collecting;          /* 3.9+: gc.collecting, an int */

@@ -17,7 +17,7 @@ bool target_may_rest(const struct target_thread *thread) {
 enum status target_rest_thread(struct target *target, size_t index) {
     struct target_thread *thread = target->threads[index];
     TRY(array_reserve((void **)&target->resting, &target->resting_capacity, target->resting_count + 1,
-                      sizeof target->resting[0]));
+                      sizeof(struct target_thread *)));
     target->resting[target->resting_count++] = thread;
     target->threads[index] = target->threads[--target->thread_count];
     return STATUS_OK;
@@ -53,7 +53,7 @@ static struct target_thread *take_resting(struct target *target, const struct th
 
 enum status target_wake_thread(struct target *target, const struct thread_state *state, struct target_thread **thread) {
     TRY(array_reserve((void **)&target->threads, &target->thread_capacity, target->thread_count + 1,
-                      sizeof target->threads[0]));
+                      sizeof(struct target_thread *)));
     *thread = find_unlisted(target, state);
     if (*thread != NULL && !(*thread)->missing)
         TRY(target_thread_rest(*thread, target->sink, &target->counters));
