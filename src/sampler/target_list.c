@@ -251,12 +251,15 @@ static void watch_thread(struct listing *listing, struct target_thread *thread) 
 }
 
 /* What a thread had used when looks at it began. The first one of a process whose birth was seen began there: looks are
- * late where strobe gets no processor. */
-static uint64_t cpu_before(const struct target *target, const struct target_thread *thread) {
+ * late where strobe gets no processor. One that was not there when all were known last has been born since. */
+static uint64_t cpu_before(const struct listing *listing, const struct target_thread *thread) {
+    const struct target *target = listing->target;
+    uint64_t cpu_ns = thread->activity.cpu_ns, most_ns = listing->now_ns - target->surveyed_ns;
+    bool is_wait = target->options.mode == SAMPLING_WAIT;
+    if (target->listed_once && !is_wait)
+        return cpu_ns > most_ns ? cpu_ns - most_ns : 0;
     bool is_first = !target->listed_once && thread->sampled.native_id == (uint64_t)process_own_pid(target->process);
-    bool counts = is_first && target->options.mode == SAMPLING_WAIT;
-    uint64_t cpu_ns = thread->activity.cpu_ns;
-    return counts && target->strange_cpu_ns < cpu_ns ? target->strange_cpu_ns : cpu_ns;
+    return is_wait && is_first && target->strange_cpu_ns < cpu_ns ? target->strange_cpu_ns : cpu_ns;
 }
 
 static enum status start_thread(struct listing *listing, const struct thread_state *state) {
@@ -292,7 +295,7 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     thread->wait.from_ns = clock_monotonic_ns();
     watch_thread(listing, thread);
     if (thread->watch != NULL)
-        thread->cpu_start_ns = cpu_before(target, thread);
+        thread->cpu_start_ns = cpu_before(listing, thread);
     if (name != NULL)
         thread->sampled.name = strdup(name->name);
     else if (thread->sampled.native_id == (uint64_t)process_own_pid(target->process))
@@ -421,8 +424,10 @@ static enum status gather_bearers(struct listing *listing) {
 static enum status start_without_frame(struct listing *listing, const struct thread_state *state) {
     struct target *target = listing->target;
     uint64_t ignored = 0;
+    if (listing->vain_starts == MAX_VAIN_STARTS)
+        return STATUS_OK;
     TRY(gather_bearers(listing));
-    if (map_get(&listing->bearers, state->thread_id, &ignored) || listing->vain_starts == MAX_VAIN_STARTS) {
+    if (map_get(&listing->bearers, state->thread_id, &ignored)) {
         listing->unborn ^= state->address;
         return STATUS_OK;
     }
@@ -451,7 +456,7 @@ static enum status wake_threads(struct listing *listing) {
     size_t kept = 0;
     for (size_t i = 0; i < listing->fresh_count; i++) {
         struct target_thread *thread = NULL;
-        TRY(target_wake_thread(target, &listing->fresh[i], &thread));
+        TRY(target_wake_thread(target, &listing->fresh[i], listing->interp, &thread));
         if (thread == NULL) {
             listing->fresh[kept++] = listing->fresh[i];
             continue;

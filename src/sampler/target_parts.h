@@ -81,7 +81,7 @@ bool target_may_rest(const struct target_thread *thread);
 enum status target_rest_thread(struct target *target, size_t index) MUST_USE;
 /* *thread: the one that this state is of, and that was not listed with another; among `threads`, also if it lay aside.
  * NULL: none is. */
-enum status target_wake_thread(struct target *target, const struct thread_state *state,
+enum status target_wake_thread(struct target *target, const struct thread_state *state, const struct interp *interp,
                                struct target_thread **thread) MUST_USE;
 /* Ends those that live no more, or all. */
 enum status target_end_resting(struct target *target, bool all) MUST_USE;

@@ -25,24 +25,26 @@ enum status target_rest_thread(struct target *target, size_t index) {
 
 /* Up to 3.10 a state has no native id; who has the same of Python's, the address of its stack, and lives, is the same.
  */
-static bool is_of(const struct target_thread *thread, const struct thread_state *state) {
-    return target_thread_has_ids_of(thread, state) && lives(thread);
+static bool is_of(const struct target_thread *thread, const struct thread_state *state, const struct interp *interp) {
+    return target_thread_has_ids_of(thread, state) && thread->sampled.interpreter == interp->id && lives(thread);
 }
 
 /* Whose state another has followed since the list was read last. */
-static struct target_thread *find_unlisted(const struct target *target, const struct thread_state *state) {
+static struct target_thread *find_unlisted(const struct target *target, const struct thread_state *state,
+                                           const struct interp *interp) {
     for (size_t i = 0; i < target->thread_count; i++) {
         struct target_thread *thread = target->threads[i];
-        if (!thread->listed && thread->sharer == NULL && is_of(thread, state))
+        if (!thread->listed && thread->sharer == NULL && is_of(thread, state, interp))
             return thread;
     }
     return NULL;
 }
 
-static struct target_thread *take_resting(struct target *target, const struct thread_state *state) {
+static struct target_thread *take_resting(struct target *target, const struct thread_state *state,
+                                          const struct interp *interp) {
     for (size_t i = 0; i < target->resting_count; i++) {
         struct target_thread *thread = target->resting[i];
-        if (!is_of(thread, state))
+        if (!is_of(thread, state, interp))
             continue;
         target->resting[i] = target->resting[--target->resting_count];
         target->threads[target->thread_count++] = thread;
@@ -51,14 +53,15 @@ static struct target_thread *take_resting(struct target *target, const struct th
     return NULL;
 }
 
-enum status target_wake_thread(struct target *target, const struct thread_state *state, struct target_thread **thread) {
+enum status target_wake_thread(struct target *target, const struct thread_state *state, const struct interp *interp,
+                               struct target_thread **thread) {
     TRY(array_reserve((void **)&target->threads, &target->thread_capacity, target->thread_count + 1,
                       sizeof(struct target_thread *)));
-    *thread = find_unlisted(target, state);
+    *thread = find_unlisted(target, state, interp);
     if (*thread != NULL && !(*thread)->missing)
         TRY(target_thread_rest(*thread, target->sink, &target->counters));
     if (*thread == NULL)
-        *thread = take_resting(target, state);
+        *thread = take_resting(target, state, interp);
     if (*thread != NULL)
         target_thread_resume(*thread, state, target->options.mode, target->surveyed_ns);
     return STATUS_OK;
