@@ -285,7 +285,7 @@ def measure_instructions(bench):
 
 
 def thread_slow_downs(bench, bare, tools, count):
-    """{tool: (by wall time, by the program's own CPU time)}"""
+    """{tool: [by wall time, by the program's own CPU time]}"""
     plan = bench.plan
     effort = turns.Effort(plan.thread_turn_s, {tool.name: plan.thread_turns for tool in tools})
     found = turns.compare(bare, tools, "", ("churn", str(count)), effort)

@@ -3,9 +3,9 @@
 usage: looped.py FOLDER PROGRAM VARIANT SOCKET
 
 FOLDER is where pyperformance is installed, VARIANT the program's argument or "". The program "churn" is the one beside this
-file, in VARIANT threads. Connects to SOCKET, and for each line that
-comes from there, a number of seconds, runs rounds until so much time is over, at least one, and answers with a line of JSON:
-{"rounds", "wall_s", "cpu_s"}. Ends when there are no more lines.
+file, in VARIANT threads. Connects to SOCKET, and for each line that comes from there, a number of seconds, runs rounds until so
+much time is over, at least one, and answers with a line of JSON: {"rounds", "wall_s", "cpu_s"}. Ends when there are no more
+lines.
 """
 
 import asyncio

@@ -91,12 +91,6 @@ enum status target_read_interps(struct target *target) {
     return STATUS_OK;
 }
 
-static bool has_ended(const struct target_thread *thread) {
-    struct thread_activity activity;
-    return thread->gone ||
-           (thread->watch != NULL && thread_watch_activity(thread->watch, &activity) == STATUS_NO_PROCESS);
-}
-
 /* To be found by its state. */
 static enum status index_thread(struct target *target, struct target_thread *thread) {
     uint64_t other = 0;
@@ -114,7 +108,7 @@ static struct target_thread *find_thread(const struct target *target, const stru
     for (struct target_thread *thread = (struct target_thread *)(uintptr_t)first; thread != NULL;
          thread = thread->namesake)
         if (target_thread_has_ids_of(thread, state) &&
-            (state->native_thread_id != 0 ? !thread->gone : !has_ended(thread)))
+            (state->native_thread_id != 0 ? !thread->gone : !target_thread_has_ended(thread)))
             return thread;
     return NULL;
 }
@@ -171,7 +165,7 @@ static enum status read_own_tids(struct listing *listing) {
     enum status status = STATUS_OK;
     for (size_t i = 0; i < target->thread_count && status == STATUS_OK; i++) {
         const struct target_thread *thread = target->threads[i];
-        if (thread->watch != NULL && !has_ended(thread))
+        if (thread->watch != NULL && !target_thread_has_ended(thread))
             status = map_set(&own_tids, (uint64_t)thread->tid, thread->sampled.native_id);
     }
     for (size_t i = 0; i < listing->system.count && status == STATUS_OK; i++) {
@@ -497,7 +491,7 @@ static enum status end_unlisted(struct target *target) {
         struct target_thread *thread = target->threads[i];
         if (thread->listed)
             thread->missing = false;
-        else if (!thread->missing && !has_ended(thread))
+        else if (!thread->missing && !target_thread_has_ended(thread))
             TRY(note_missing(target, thread));
         else
             TRY(target_may_rest(thread) ? target_rest_thread(target, i) : target_end_thread(target, i));

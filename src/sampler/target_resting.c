@@ -5,9 +5,7 @@
 #include "sampler/target_parts.h"
 
 static bool lives(const struct target_thread *thread) {
-    struct thread_activity activity;
-    return !thread->gone && thread->watch != NULL &&
-           thread_watch_activity(thread->watch, &activity) != STATUS_NO_PROCESS;
+    return thread->watch != NULL && !target_thread_has_ended(thread);
 }
 
 bool target_may_rest(const struct target_thread *thread) {

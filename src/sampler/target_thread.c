@@ -57,6 +57,12 @@ bool target_thread_is_looked_at(const struct target_thread *thread) {
     return !thread->gone && !thread->stands_by && !thread->missing;
 }
 
+bool target_thread_has_ended(const struct target_thread *thread) {
+    struct thread_activity activity;
+    return thread->gone ||
+           (thread->watch != NULL && thread_watch_activity(thread->watch, &activity) == STATUS_NO_PROCESS);
+}
+
 static bool has_current_codes(const struct tracked_stack *stack, size_t count, struct code_cache *codes) {
     for (size_t i = 0; i < count; i++) {
         const struct code *old = stack->frames[i].code, *now = NULL;

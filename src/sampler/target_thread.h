@@ -97,6 +97,8 @@ void target_thread_take_state(struct target_thread *thread, const struct thread_
 bool target_thread_has_ids_of(const struct target_thread *thread, const struct thread_state *state);
 /* Whether its state is there and is the one that its system thread runs for, as far as is known. */
 bool target_thread_is_looked_at(const struct target_thread *thread);
+/* Whether the system's thread is known to have ended. */
+bool target_thread_has_ended(const struct target_thread *thread);
 /* Opens its watch, from where on its clocks count. */
 enum status target_thread_watch(struct target_thread *thread, struct process *process) MUST_USE;
 /* Its state is gone, while it lives on: hands on what is left, and forgets the stack. */
