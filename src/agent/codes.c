@@ -117,6 +117,18 @@ static bool read_bytes_object(const struct agent_python *python, uint64_t addres
     return bytes->size_bytes <= MAX_BYTECODE_BYTES;
 }
 
+static uint16_t at_most_u16(uint32_t value) {
+    return value < UINT16_MAX ? (uint16_t)value : UINT16_MAX;
+}
+
+/* 3.11 adds a frame's size up at each call (_PyEvalFramePushAndInit, Python/ceval.c 3.11). */
+static uint32_t frame_words_of(const struct layout *layout, const struct object *code) {
+    if (layout_has(layout->code.co_framesize))
+        return half_of(code, layout->code.co_framesize);
+    return half_of(code, layout->code.co_nlocalsplus) + half_of(code, layout->code.co_stacksize) +
+           layout->frame.localsplus / POINTER_ALIGNMENT;
+}
+
 static bool read_extent(const struct agent_python *python, const struct object *code, struct code_entry *entry) {
     const struct layout *layout = &python->layout;
     if (!layout_has(layout->code.co_code_adaptive)) {
@@ -130,7 +142,8 @@ static bool read_extent(const struct agent_python *python, const struct object *
     uint64_t units = word_of(code, layout->object.ob_size);
     entry->bytecode = code->address + layout->code.co_code_adaptive;
     entry->bytecode_bytes = (uint32_t)(units * CODE_UNIT_BYTES);
-    entry->first_traceable_bytes = half_of(code, layout->code.co_firsttraceable) * CODE_UNIT_BYTES;
+    entry->first_traceable_units = at_most_u16(half_of(code, layout->code.co_firsttraceable));
+    entry->frame_words = at_most_u16(frame_words_of(layout, code));
     return units <= MAX_BYTECODE_BYTES / CODE_UNIT_BYTES;
 }
 
@@ -267,7 +280,7 @@ static void fill(struct wire_code *record, const struct agent_python *python, co
     const struct object *code = &definition->code;
     record->address = entry->address;
     record->bytecode_bytes = entry->bytecode_bytes;
-    record->first_traceable_bytes = entry->first_traceable_bytes;
+    record->first_traceable_bytes = entry->first_traceable_units * CODE_UNIT_BYTES;
     record->first_line = load_i32(code->bytes + fields->co_firstlineno);
     record->flags = half_of(code, fields->co_flags);
     record->name_kind = definition->name.kind;

@@ -37,6 +37,8 @@ struct look {
     /* 3.11+: the data stack's newest chunk, what of it is not in use, and the chunk that the look has come to. */
     struct span newest, unused, chunk;
     uint64_t newest_older, older_chunk;
+    /* Where the last frame begins that was taken from a chunk, and that chunk: its callers there end before it. */
+    uint64_t callee, callee_chunk;
     /* What was found. */
     struct wire_frame *frames;
     uint32_t total; /* more than stand in `frames` when the stack is too deep */

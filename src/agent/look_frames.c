@@ -163,6 +163,17 @@ static bool is_popped(const struct look *look, const struct head *head) {
     return span_holds(look->unused, head->address, 1);
 }
 
+/* Frames lie on the data stack one after the other, up to where it is not in use. What is left over of one that was
+ * popped has all that a frame has, but may lie in the middle of one that was pushed since. */
+static AGENT_HOT bool fits(struct look *look, const struct head *head, const struct code_entry *code) {
+    if (!span_holds(look->chunk, head->address, 1) || is_popped(look, head))
+        return true;
+    uint64_t limit = look->callee_chunk == look->chunk.start ? look->callee : look->chunk.end;
+    look->callee = head->address;
+    look->callee_chunk = look->chunk.start;
+    return head->address + (uint64_t)code->frame_words * LOOK_WORD_BYTES <= limit;
+}
+
 /* One that executes Python code. Not shown, as the interpreter itself does not show it (_PyFrame_IsIncomplete,
  * Include/internal/pycore_frame.h 3.11 to 3.15): one whose setting-up instructions have not all run, unless it is a
  * generator's. Among these are the shims under __init__ (3.13+). */
@@ -170,7 +181,7 @@ static AGENT_HOT bool take_frame(struct look *look, const struct head *head) {
     if (head->owner > LOOK_OWNED_BY_FRAME_OBJECT)
         return false;
     const struct code_entry *code = codes_get(&look->walk->codes, look->python, untag(look->layout, head->executable));
-    if (code == NULL)
+    if (code == NULL || !fits(look, head, code))
         return false;
     uint64_t start = 0;
     if (!find_bytecode(look, code, head->tlbc_index, &start))
@@ -179,7 +190,8 @@ static AGENT_HOT bool take_frame(struct look *look, const struct head *head) {
     /* One unit before the first is where a frame stands that has not begun (3.11, 3.12). */
     if (offset < -CODE_UNIT_BYTES || offset > (int64_t)code->bytecode_bytes)
         return false;
-    bool incomplete = head->owner != LOOK_OWNED_BY_GENERATOR && offset < (int64_t)code->first_traceable_bytes;
+    bool incomplete =
+        head->owner != LOOK_OWNED_BY_GENERATOR && offset < (int64_t)code->first_traceable_units * CODE_UNIT_BYTES;
     if (!incomplete && !is_popped(look, head))
         put_python(look, code, start, offset);
     return true;
@@ -207,6 +219,8 @@ static AGENT_HOT void begin_anew(struct look *look) {
     look->suspect = true;
     look->chunk = look->newest;
     look->older_chunk = look->newest_older;
+    look->callee = look->unused.start;
+    look->callee_chunk = look->unused.start != 0 ? look->newest.start : 0;
 }
 
 /* The evaluation loop has its entry frame (3.12 and later) and its _PyCFrame (3.11, 3.12) in its C frame. One that is

@@ -11,7 +11,7 @@
  * What is found instead is garbage, or worse, the state of another time. But what has yet to be published is in a
  * register or on the C stack: of all the frames there that lead to where this stack must end, the innermost is the one
  * with the longest way. Every one of them is on the stack: a suspended generator leads nowhere, and what was popped
- * lies beyond what is left. */
+ * lies beyond what is left, or where a frame lies that was pushed since (look_follow). */
 #include "agent/hot.h"
 #include "agent/load.h"
 #include "agent/look.h"

@@ -221,12 +221,18 @@ static void set_innermost(uint64_t frame) {
     }
 }
 
-static struct walk_stack look(void) {
-    uint64_t values[4] = {0};
-    struct walk_registers registers = {.stack_pointer = (uint64_t)(uintptr_t)values, .values = values, .count = 4};
+enum { REGISTERS = 4 };
+
+static struct walk_stack look_with(const uint64_t values[REGISTERS]) {
+    struct walk_registers registers = {
+        .stack_pointer = (uint64_t)(uintptr_t)values, .values = values, .count = REGISTERS};
     struct walk_stack stack;
     walk_frames(&world.walk, &registers, &stack);
     return stack;
+}
+
+static struct walk_stack look(void) {
+    return look_with((uint64_t[REGISTERS]){0});
 }
 
 static void test_whole_stacks(void **unused) {
@@ -389,6 +395,68 @@ static void test_deep(void **unused) {
                 assert_int_equal(stack.frames[i].instruction_bytes, 2 * (2 + which % 8));
         }
         assert_int_equal(cut, WIRE_SAMPLE_MAX_FRAMES / 2);
+    }
+}
+
+static void set_frame_words(uint64_t code, uint32_t words) {
+    const struct layout *layout = &world.python.layout;
+    if (layout_has(layout->code.co_framesize))
+        put_u32(code + layout->code.co_framesize, words);
+    else
+        put_u32(code + layout->code.co_stacksize, words - layout->frame.localsplus / WORD_BYTES);
+}
+
+/* From here on the arena is the data stack. */
+static void begin_chunk(void) {
+    const struct layout *layout = &world.python.layout;
+    world.chunk = take(layout->stack_chunk.data);
+    put_u64(world.chunk + layout->stack_chunk.size, 1 << 20);
+    put_u64(world.state + layout->thread.datastack_chunk, world.chunk);
+}
+
+/* As 3.11 and 3.12 name it, from within an evaluation loop of its own; the others as ever. */
+static void set_innermost_of_loop(uint64_t frame, uint64_t cframe) {
+    const struct layout *layout = &world.python.layout;
+    if (!layout_has(layout->thread.cframe)) {
+        set_innermost(frame);
+        return;
+    }
+    put_u64(cframe + layout->cframe.current_frame, frame);
+    put_u64(cframe + layout->cframe.current_frame + WORD_BYTES, world.state + layout->thread.cframe + 2 * WORD_BYTES);
+    put_u64(world.state + layout->thread.cframe, cframe);
+}
+
+static void set_top(uint64_t top) {
+    put_u64(world.state + world.python.layout.thread.datastack_chunk + WORD_BYTES, top);
+}
+
+/* While the innermost frame has yet to be published, what it lies on leads to it, too, and stands in a register. */
+static void test_leftovers_below_a_new_frame(void **unused) {
+    (void)unused;
+    enum { WIDE_WORDS = 100, NARROW_WORDS = 20 };
+    for (int minor = FIRST_MINOR; minor <= LAST_MINOR; minor++) {
+        if (minor < 11)
+            continue;
+        for (int inside = 0; inside < 2; inside++) {
+            make_world(minor);
+            uint64_t code = make_code(), wide = make_code(), cframe = take(4 * WORD_BYTES), entry = make_entry(0);
+            set_frame_words(code, NARROW_WORDS);
+            set_frame_words(wide, inside ? WIDE_WORDS : NARROW_WORDS);
+            begin_chunk();
+            uint64_t outer = make_frame(code, 3, entry);
+            mark_entry(outer);
+            world.used_bytes = outer + NARROW_WORDS * WORD_BYTES - (uint64_t)(uintptr_t)world.arena;
+            uint64_t pushed = make_frame(wide, FIRST_TRACEABLE - 1, outer);
+            world.used_bytes = pushed + NARROW_WORDS * WORD_BYTES - (uint64_t)(uintptr_t)world.arena;
+            uint64_t leftover = make_frame(code, 5, pushed);
+            set_top(pushed + WIDE_WORDS * WORD_BYTES);
+            set_innermost_of_loop((uint64_t)(uintptr_t)world.arena - PAGE_BYTES, cframe);
+            uint64_t registers[REGISTERS] = {leftover, pushed, outer};
+            struct walk_stack stack = look_with(registers);
+            assert_int_equal(stack.flags, 0);
+            assert_int_equal(stack.count, inside ? 1 : 2);
+            assert_int_equal(stack.frames[stack.count - 1].instruction_bytes, 6);
+        }
     }
 }
 
@@ -629,13 +697,21 @@ static void test_probe(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_stacks), cmocka_unit_test(test_what_was_touched),
-        cmocka_unit_test(test_c_between),    cmocka_unit_test(test_setting_up_is_hidden),
-        cmocka_unit_test(test_no_state),     cmocka_unit_test(test_copies_of_bytecode),
-        cmocka_unit_test(test_deep),         cmocka_unit_test(test_circle),
-        cmocka_unit_test(test_garbage),      cmocka_unit_test(test_memory_given_back),
-        cmocka_unit_test(test_definitions),  cmocka_unit_test(test_deaths),
-        cmocka_unit_test(test_full_ring),    cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_whole_stacks),
+        cmocka_unit_test(test_what_was_touched),
+        cmocka_unit_test(test_c_between),
+        cmocka_unit_test(test_setting_up_is_hidden),
+        cmocka_unit_test(test_no_state),
+        cmocka_unit_test(test_copies_of_bytecode),
+        cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_leftovers_below_a_new_frame),
+        cmocka_unit_test(test_circle),
+        cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_memory_given_back),
+        cmocka_unit_test(test_definitions),
+        cmocka_unit_test(test_deaths),
+        cmocka_unit_test(test_full_ring),
+        cmocka_unit_test(test_probe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

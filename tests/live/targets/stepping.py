@@ -68,6 +68,19 @@ def key(x):
     return -leaf(x)  # -> leaf
 
 
+def narrow(x):
+    return leaf_line()  # -> leaf_line
+
+
+def wide(x):
+    """Where its operands go, narrow's callee was."""
+    leaf()  # -> leaf
+    return [
+        *(x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x),
+        *(x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x),
+    ]
+
+
 def use_callbacks():
     thing = Called()
     thing(1)  # -> Called.__call__
@@ -80,6 +93,8 @@ def use_callbacks():
     sorted([1, 2, 3], key=key)  # -> key
     list(map(key, [1, 2]))  # -> key
     functools.partial(key, 3)()  # -> key
+    list(map(narrow, [1, 2]))  # -> narrow
+    list(map(wide, [1, 2]))  # -> wide
     with thing:  # -> Called.__enter__, Called.__exit__
         leaf()  # -> leaf, Called.__exit__
     del thing  # -> Called.__del__
