@@ -25,16 +25,15 @@ from agent_reader import (
     Watched,
     header_of,
 )
-from harness import TARGETS
+from harness import ENDING_S, TARGETS
 
 NS_PER_S = 10**9
 PERIOD_NS = 10**6
 # What the last sample may leave out: the kernel looks at CPU clocks at its ticks only, HZ (at least 100) times a
 # second, and a thread that shares its processor misses some.
 UNSAMPLED_NS = 60 * 10**6
-# A thread's time from its own last word to the end of its slot: a debug build of 3.11 finalises for 14 to 25 ms of CPU
-# time without strobe too, depending on who shares the core. What is counted twice is 100 ms and more.
-ENDING_NS = 50 * 10**6
+# From a thread's own last word to the end of its slot. What is counted twice is 100 ms and more.
+ENDING_NS = int(ENDING_S * NS_PER_S)
 
 # The bit of the agent's signal in the masks of /proc/PID/status.
 AGENT_SIGNAL = 32
