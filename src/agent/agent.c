@@ -39,6 +39,7 @@ static struct {
     _Atomic bool waiting;
     _Atomic(const void *) last_stranger; /* the object that was last found to be no CPython */
     char folder[FOLDER_BYTES];
+    char began_in[WIRE_FOLDER_BYTES];
 } agent;
 
 bool agent_owns_region(void) {
@@ -97,8 +98,15 @@ static void describe_process(struct wire_region *region, bool forked) {
     region->period_ns = agent.period_ns;
     region->runtime = agent.python.runtime;
     region->eval_address = agent.python.eval;
+    memcpy(region->began_in, agent.began_in, sizeof region->began_in);
     atomic_store(&region->state, WIRE_SAMPLING);
     atomic_store(&region->control, agent.control);
+}
+
+/* getcwd may allocate. */
+static void note_working_directory(void) {
+    if (syscall(SYS_getcwd, agent.began_in, sizeof agent.began_in) < 0 || agent.began_in[0] != '/')
+        agent.began_in[0] = '\0';
 }
 
 /* Begins to sample this process, whose one thread is the calling one. */
@@ -200,6 +208,7 @@ __attribute__((constructor)) static void start_agent(void) {
     int error = errno;
     copy_find_next();
     if (read_environment()) {
+        note_working_directory();
         heap_read_environment();
         copy_read_environment();
         if (start(RTLD_DEFAULT, end_of_initial_stack()) == AGENT_PYTHON_NONE)

@@ -104,12 +104,13 @@ static bool is_launcher(struct process *process, const char *path) {
     return is_launcher_text(text);
 }
 
-enum status program_find_launcher(struct process *process, char *const *command, char *path, size_t capacity) {
+enum status program_find_launcher(struct process *process, const char *began_in, char *const *command, char *path,
+                                  size_t capacity) {
     const char *script = command != NULL ? program_script(command) : NULL;
     if (process == NULL || script == NULL)
         return STATUS_NOT_FOUND;
     if (script[0] != '/')
-        TRY(process_resolve_path(process, script, path, capacity));
+        TRY(process_resolve_path(process, began_in, script, path, capacity));
     else if (snprintf(path, capacity, "%s", script) >= (int)capacity)
         return STATUS_NOT_FOUND;
     return is_in_bin(path) && is_launcher(process, path) ? STATUS_OK : STATUS_NOT_FOUND;

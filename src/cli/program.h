@@ -21,7 +21,8 @@ bool program_find_on_path(const char *command, char path[PATH_MAX]);
 bool program_is_no_script(const char *word);
 
 /* The absolute path of the script, as the process sees it, if it is nothing but what an installer (pip, uv, setuptools)
- * puts into a bin folder to call a package's function. */
-enum status program_find_launcher(struct process *process, char *const *command, char *path, size_t capacity) MUST_USE;
+ * puts into a bin folder to call a package's function. began_in: as in process_resolve_path. */
+enum status program_find_launcher(struct process *process, const char *began_in, char *const *command, char *path,
+                                  size_t capacity) MUST_USE;
 
 #endif

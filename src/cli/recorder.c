@@ -49,7 +49,8 @@ static enum status add_process(struct recorder *recorder, const struct sampled_p
     size_t library_count = 0;
     if (process->library != NULL)
         libraries[library_count++] = text_of(process->library);
-    if (program_find_launcher(process->process, process->command, launcher, sizeof launcher) == STATUS_OK)
+    if (program_find_launcher(process->process, process->began_in, process->command, launcher, sizeof launcher) ==
+        STATUS_OK)
         libraries[library_count++] = text_of(launcher);
     struct capture_process record = {
         .process = process->number,
@@ -176,15 +177,16 @@ static enum status intern_text(struct recorder *recorder, const char *text, uint
 }
 
 /* Before 3.9 a script is called as on the command line, often relative to where it was started. */
-static enum status intern_file(struct recorder *recorder, struct process *process, const char *name, uint32_t *id) {
+static enum status intern_file(struct recorder *recorder, const struct sampled_process *sampled, const char *name,
+                               uint32_t *id) {
     char absolute[MAX_PATH_BYTES];
-    if (name != NULL && name[0] != '/' && name[0] != '<' && name[0] != '\0' && process != NULL &&
-        process_resolve_path(process, name, absolute, sizeof absolute) == STATUS_OK)
+    if (name != NULL && name[0] != '/' && name[0] != '<' && name[0] != '\0' &&
+        process_resolve_path(sampled->process, sampled->began_in, name, absolute, sizeof absolute) == STATUS_OK)
         name = absolute;
     return intern_text(recorder, name, id);
 }
 
-static enum status intern_python_frame(struct recorder *recorder, struct process *process,
+static enum status intern_python_frame(struct recorder *recorder, const struct sampled_process *sampled,
                                        const struct sample_frame *frame, uint32_t *id) {
     const struct code *code = frame->code;
     struct source_position position = {code->lines.first_line, -1, -1, -1};
@@ -198,7 +200,7 @@ static enum status intern_python_frame(struct recorder *recorder, struct process
                                    .first_line = code->lines.first_line};
     TRY(intern_text(recorder, code->name, &record.function));
     TRY(intern_text(recorder, code->qualname, &record.qualname));
-    TRY(intern_file(recorder, process, code->filename, &record.file));
+    TRY(intern_file(recorder, sampled, code->filename, &record.file));
     return capture_intern_frame(recorder->writer, &record, id);
 }
 
@@ -245,7 +247,7 @@ enum status recorder_frame_id(struct recorder *recorder, const struct sampled_pr
         return STATUS_OK;
     }
     if (frame->kind == SAMPLE_FRAME_PYTHON)
-        TRY(intern_python_frame(recorder, sampled->process, frame, id));
+        TRY(intern_python_frame(recorder, sampled, frame, id));
     else
         TRY(intern_other_frame(recorder, frame->kind, id));
     return map_set(&process->frames, key, *id);

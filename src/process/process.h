@@ -100,9 +100,11 @@ enum status process_open_mapped_file(struct process *process, const struct mappi
  * files only: anything else is STATUS_NOT_FOUND, and is not touched. */
 enum status process_open_path(struct process *process, const char *path, int *fd) MUST_USE;
 
-/* The absolute name, as the target sees it, of a file that it calls by a path relative to its working directory.
- * STATUS_NOT_FOUND when no file is there (any more). */
-enum status process_resolve_path(struct process *process, const char *path, char *absolute, size_t capacity) MUST_USE;
+/* The absolute name, as the target sees it, of a file that it calls by a relative path: relative to the absolute
+ * `folder` (NULL: not known), or else to where it works now. process: NULL when it is gone. STATUS_NOT_FOUND when no
+ * file is there (any more). */
+enum status process_resolve_path(struct process *process, const char *folder, const char *path, char *absolute,
+                                 size_t capacity) MUST_USE;
 
 enum thread_run_state { THREAD_IDLE, THREAD_RUNNING };
 

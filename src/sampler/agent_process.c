@@ -88,6 +88,7 @@ enum status agent_process_new(const char *name, struct agent_region *region, con
         .parent_pid = facts->parent_pid != getpid() ? facts->parent_pid : 0,
         .version = facts->python_version,
         .free_threaded = facts->free_threaded != 0,
+        .began_in = region->facts.began_in[0] == '/' ? region->facts.began_in : NULL,
         .start_ns = start_ns,
         .start_unix_ns = clock_unix_ns() - (now_ns - start_ns),
         .counters = &made->counters,

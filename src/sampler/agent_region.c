@@ -88,6 +88,7 @@ static enum status read_facts(struct agent_region *region) {
         return STATUS_DAMAGED;
     }
     facts->reason[sizeof facts->reason - 1] = '\0';
+    facts->began_in[sizeof facts->began_in - 1] = '\0';
     bool is_known = facts->ring_bytes == 0 || facts->ring_bytes == WIRE_LARGE_RING_BYTES;
     return facts->magic == WIRE_MAGIC && facts->version == WIRE_VERSION && is_known ? STATUS_OK : STATUS_DAMAGED;
 }

@@ -40,7 +40,8 @@ struct roster_process {
     struct roster_thread **threads;
     size_t thread_count, thread_capacity;
     struct map by_native_id; /* -> struct roster_thread, the last with that id */
-    uint64_t undecided_ns;   /* since when it has not been known whether there is an agent */
+    char *began_in;
+    uint64_t undecided_ns; /* since when it has not been known whether there is an agent */
     uint64_t ended_ns;
 };
 
@@ -263,6 +264,7 @@ static enum status close_process(struct roster *roster, size_t index) {
     enum status ended = roster->sink->process_ended(roster->sink, &process->merged, &process->sum);
     map_release(&process->by_native_id);
     free(process->threads);
+    free(process->began_in);
     free(process);
     return status == STATUS_OK ? ended : status;
 }
@@ -339,6 +341,11 @@ static void merge_process(struct roster_process *process, const struct sampled_p
     }
     if (told->parent_pid != 0)
         process->merged.parent_pid = told->parent_pid;
+    if (told->began_in != NULL) {
+        free(process->began_in);
+        process->began_in = strdup(told->began_in);
+    }
+    process->merged.began_in = process->began_in;
 }
 
 /* It is borrowed from who knows it, and may be found late. */

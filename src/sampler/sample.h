@@ -44,7 +44,8 @@ struct sampled_process {
     pid_t parent_pid; /* 0: not known */
     uint32_t version; /* PY_VERSION_HEX */
     char **command;
-    const char *library; /* the folder of its standard library; NULL: not known (yet) */
+    const char *began_in; /* its working directory when it began; NULL: not known */
+    const char *library;  /* the folder of its standard library; NULL: not known (yet) */
     uint64_t start_ns;
     uint64_t start_unix_ns;
     uint64_t end_ns; /* set before it is told to have ended; 0: at that moment */

@@ -51,6 +51,7 @@ enum {
     WIRE_SLOTS_OFFSET = 4096,
     WIRE_RINGS_OFFSET = WIRE_SLOTS_OFFSET + ((WIRE_SLOTS * WIRE_SLOT_BYTES + 4095) & ~4095),
     WIRE_REASON_BYTES = 256,
+    WIRE_FOLDER_BYTES = 2048,
 };
 #define WIRE_REGION_BYTES ((uint64_t)WIRE_RINGS_OFFSET + (uint64_t)WIRE_SLOTS * WIRE_RING_BYTES)
 /* Where every allocation is counted there is more to tell while a program starts than strobe may find the time to read.
@@ -95,6 +96,7 @@ struct wire_region {
     int64_t inherited_bytes;            /* of the footprint, what a child of fork began with */
     _Atomic uint64_t no_event;          /* threads that were to have a perf event and got none */
     char reason[WIRE_REASON_BYTES];     /* NUL-terminated, for the user, when state is WIRE_OFF */
+    char began_in[WIRE_FOLDER_BYTES]; /* the working directory when the program began, NUL-terminated; "": not known */
 };
 
 enum wire_slot_state {

@@ -32,11 +32,11 @@ STARTING, SAMPLING, OFF, ENDED = range(4)
 SAMPLE, PAUSE = range(2)
 SLOT_FREE, SLOT_CLAIMED, SLOT_LIVE, SLOT_ENDED = range(4)
 
-HEADER = struct.Struct("=QIiiIIIQQQQIIQQQqQQIIQQqQ256s")
+HEADER = struct.Struct("=QIiiIIIQQQQIIQQQqQQIIQQqQ256s2048s")
 HEADER_NAMES = (
     "magic version pid parent_pid python_version free_threaded forked start_ns period_ns runtime eval_address control"
     " peak_id no_slot deaths memory_stride_bytes footprint_bytes peak_bytes peak_ns state ring_bytes lost_memory_records"
-    " lost_memory_bytes inherited_bytes no_event reason"
+    " lost_memory_bytes inherited_bytes no_event reason began_in"
 ).split()
 CONTROL_OFFSET = 64
 SLOT = struct.Struct("=IIQQQQQQQ")
@@ -66,7 +66,8 @@ class Thread:
 
 def header_of(memory):
     header = dict(zip(HEADER_NAMES, HEADER.unpack_from(memory, 0)))
-    header["reason"] = header["reason"].split(b"\0")[0].decode()
+    for name in "reason", "began_in":
+        header[name] = header[name].split(b"\0")[0].decode()
     return header
 
 

@@ -107,6 +107,7 @@ print(json.dumps({"version": sys.hexversion, "ends": ends}))
     assert region.header["state"] == ENDED
     assert region.header["pid"] == watched.process.pid
     assert region.header["parent_pid"] == os.getpid()
+    assert region.header["began_in"] == os.getcwd()
     assert region.header["forked"] == 0
     assert region.header["no_slot"] == 0
     assert region.header["python_version"] == said["version"]

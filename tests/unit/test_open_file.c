@@ -226,6 +226,42 @@ static void test_paths_as_the_target_sees_them(void **state) {
     child_end(pid);
 }
 
+static void assert_resolves(struct process *process, const char *folder, const char *path, const char *expected) {
+    char absolute[PATH_MAX];
+    enum status status = process_resolve_path(process, folder, path, absolute, sizeof absolute);
+    assert_int_equal(status, expected != NULL ? STATUS_OK : STATUS_NOT_FOUND);
+    if (expected != NULL)
+        assert_string_equal(absolute, expected);
+}
+
+static void test_relative_paths(void **state) {
+    struct folder *folder = *state;
+    char brief[8];
+    write_file(folder->file, 'r');
+    pid_t pid = child_start(enter_folder, folder);
+    struct process *process = child_open(pid);
+    assert_resolves(process, NULL, "file", folder->file);
+    assert_resolves(process, NULL, ".//./file", folder->file);
+    assert_resolves(process, NULL, "none", NULL);
+    assert_resolves(process, NULL, folder->file, NULL);
+    assert_resolves(process, NULL, ".", NULL);
+    assert_int_equal(process_resolve_path(process, NULL, "file", brief, sizeof brief), STATUS_NOT_FOUND);
+    /* Where it began comes first. */
+    assert_resolves(process, "/etc", "passwd", "/etc/passwd");
+    assert_resolves(process, "/", "etc/passwd", "/etc/passwd");
+    assert_resolves(process, "/etc", "file", folder->file);
+    assert_resolves(process, "/etc", "none", NULL);
+    child_end(pid);
+    struct process *seen[] = {process, NULL};
+    for (int i = 0; i < 2; i++) {
+        assert_resolves(seen[i], NULL, "file", NULL);
+        assert_resolves(seen[i], folder->path, "file", folder->file);
+        assert_resolves(seen[i], folder->path, "none", NULL);
+        assert_resolves(seen[i], "/", ".", NULL);
+    }
+    process_free(process);
+}
+
 struct jail {
     struct folder *folder;
     void *address;
@@ -294,6 +330,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_deleted_executable, set_up, tear_down),
         cmocka_unit_test(test_anonymous_memory_has_no_file),
         cmocka_unit_test_setup_teardown(test_paths_as_the_target_sees_them, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_relative_paths, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_links_are_followed_in_the_targets_root, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_another_mount_namespace, set_up, tear_down),
     };

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,24 +49,48 @@ static int open_in_root(int root_fd, const char *path) {
     return openat(root_fd, path, O_PATH | O_CLOEXEC);
 }
 
-enum status process_resolve_path(struct process *process, const char *path, char *absolute, size_t capacity) {
-    char relative[4096];
+static bool is_regular(int dir_fd, const char *path) {
     struct stat info;
+    return fstatat(dir_fd, path, &info, 0) == 0 && S_ISREG(info.st_mode);
+}
+
+/* A regular file behind one of the links in its /proc directory. */
+static bool has_file(const struct process *process, const char *link, const char *path) {
+    char linked[PATH_MAX];
+    return (size_t)snprintf(linked, sizeof linked, "%s/%s", link, path) < sizeof linked &&
+           is_regular(process->dir_fd, linked);
+}
+
+static bool join(const char *folder, const char *path, char *joined, size_t capacity) {
+    const char *separator = folder[strlen(folder) - 1] == '/' ? "" : "/";
+    return (size_t)snprintf(joined, capacity, "%s%s%s", folder, separator, path) < capacity;
+}
+
+static bool resolve_from(struct process *process, const char *folder, const char *path, char *absolute,
+                         size_t capacity) {
+    if (!join(folder, path, absolute, capacity))
+        return false;
+    /* The root of one that is gone is not known: strobe's own stands for it. */
+    return process != NULL && process_alive(process) ? has_file(process, "root", absolute + 1)
+                                                     : is_regular(AT_FDCWD, absolute);
+}
+
+enum status process_resolve_path(struct process *process, const char *folder, const char *path, char *absolute,
+                                 size_t capacity) {
+    char current[PATH_MAX];
     while (strncmp(path, "./", 2) == 0)
         path += 2 + strspn(path + 2, "/");
-    int length = snprintf(relative, sizeof relative, "cwd/%s", path);
-    if (path[0] == '/' || length < 0 || (size_t)length >= sizeof relative)
+    if (path[0] == '/')
         return STATUS_NOT_FOUND;
-    if (fstatat(process->dir_fd, relative, &info, 0) != 0 || !S_ISREG(info.st_mode))
+    if (folder != NULL && resolve_from(process, folder, path, absolute, capacity))
+        return STATUS_OK;
+    if (process == NULL || !has_file(process, "cwd", path))
         return STATUS_NOT_FOUND;
-    ssize_t folder_bytes = readlinkat(process->dir_fd, "cwd", absolute, capacity);
-    if (folder_bytes <= 0 || absolute[0] != '/')
+    ssize_t length = readlinkat(process->dir_fd, "cwd", current, sizeof current - 1);
+    if (length <= 0 || current[0] != '/')
         return STATUS_NOT_FOUND;
-    size_t end = (size_t)folder_bytes - (absolute[folder_bytes - 1] == '/');
-    if (end + 1 + strlen(path) + 1 > capacity)
-        return STATUS_NOT_FOUND;
-    (void)snprintf(absolute + end, capacity - end, "/%s", path);
-    return STATUS_OK;
+    current[length] = '\0';
+    return join(current, path, absolute, capacity) ? STATUS_OK : STATUS_NOT_FOUND;
 }
 
 enum status process_open_path(struct process *process, const char *path, int *fd) {
