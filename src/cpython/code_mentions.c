@@ -33,7 +33,8 @@ static enum status collect(struct runtime *runtime, const struct code *code, uin
     const layout_offset tuples[] = {fields->co_names, fields->co_localsplusnames, fields->co_consts};
     for (size_t i = 0; i < sizeof tuples / sizeof tuples[0]; i++)
         TRY(layout_has(tuples[i]) ? add_tuple(runtime, code, tuples[i], all, count) : STATUS_NOT_FOUND);
-    qsort(*all, *count, sizeof(*all)[0], compare);
+    if (*count > 0)
+        qsort(*all, *count, sizeof(*all)[0], compare);
     return *count <= MAX_MENTIONS ? STATUS_OK : STATUS_LIMIT;
 }
 
