@@ -134,14 +134,14 @@ static remote_addr put_tuple(struct fake_target *target, const remote_addr *item
     return tuple;
 }
 
-/* Code that has the names and constants that are given. */
+/* Code that has the names that are given, and the constant unless it is 0. */
 static struct code describe_code(struct fake_target *target, const remote_addr names[2], uint64_t name_count,
                                  remote_addr constant) {
     const struct layout_code *fields = &target->runtime.layout.code;
     remote_addr code = fake_object(target, fake_type(target, "code", 0), fields->size);
     fake_put_u64(target, code + fields->co_names, put_tuple(target, names, name_count));
     fake_put_u64(target, code + fields->co_localsplusnames, put_tuple(target, NULL, 0));
-    fake_put_u64(target, code + fields->co_consts, put_tuple(target, &constant, 1));
+    fake_put_u64(target, code + fields->co_consts, put_tuple(target, &constant, constant != 0));
     return (struct code){.address = code};
 }
 
@@ -154,12 +154,14 @@ static void test_what_code_mentions(void **state) {
     const struct code stranger = {.address = 8, .name_address = 10};
     struct code code = describe_code(target, names, 2, inner.address);
     struct code broken = describe_code(target, names, 2, inner.address);
+    struct code silent = describe_code(target, names, 0, 0);
     fake_put_u64(target, broken.address + target->runtime.layout.code.co_names, FAKE_START + FAKE_BYTES);
     code_cache_init(&codes, &target->runtime);
     assert_true(code_cache_mentions(&codes, &code, &named));
     assert_true(code_cache_mentions(&codes, &code, &inner));
     assert_false(code_cache_mentions(&codes, &code, &stranger));
     assert_false(code_cache_mentions(&codes, &broken, &named));
+    assert_false(code_cache_mentions(&codes, &silent, &named));
     code_cache_release(&codes);
     free(target);
 }
