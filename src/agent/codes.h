@@ -19,11 +19,12 @@ struct code_entry {
     uint64_t address;  /* 0: free */
     uint64_t bytecode; /* address of the first instruction */
     uint32_t bytecode_bytes;
-    uint16_t first_traceable_units; /* instructions before it only set the frame up; 0 before 3.11 */
-    uint16_t frame_words;           /* of its frames on the data stack, at most UINT16_MAX; 0 before 3.11 */
-    uint32_t deaths;                /* of its bucket, when it was verified */
-    uint32_t defined : 1;           /* a WIRE_CODE for it stands in the ring */
-    uint32_t all_deaths : 31;       /* of all buckets, when `deaths` was last compared */
+    uint16_t
+        first_traceable_units; /* instructions before it only set the frame up, at most UINT16_MAX; 0 before 3.11 */
+    uint16_t frame_words;      /* of its frames on the data stack, at most UINT16_MAX; 0 before 3.11 */
+    uint32_t deaths;           /* of its bucket, when it was verified */
+    uint32_t defined : 1;      /* a WIRE_CODE for it stands in the ring */
+    uint32_t all_deaths : 31;  /* of all buckets, when `deaths` was last compared */
 };
 
 /* One thread's. All zero is empty. */

@@ -164,8 +164,9 @@ static bool is_popped(const struct look *look, const struct head *head) {
 }
 
 /* Frames lie on the data stack one after the other, up to where it is not in use. What is left over of one that was
- * popped has all that a frame has, but may lie in the middle of one that was pushed since. */
-static AGENT_HOT bool fits(struct look *look, const struct head *head, const struct code_entry *code) {
+ * popped has all that a frame has, but may lie in the middle of one that was pushed since. False of such a one; else
+ * its callers have to end before it. */
+static AGENT_HOT bool take_room(struct look *look, const struct head *head, const struct code_entry *code) {
     if (!span_holds(look->chunk, head->address, 1) || is_popped(look, head))
         return true;
     uint64_t limit = look->callee_chunk == look->chunk.start ? look->callee : look->chunk.end;
@@ -181,7 +182,7 @@ static AGENT_HOT bool take_frame(struct look *look, const struct head *head) {
     if (head->owner > LOOK_OWNED_BY_FRAME_OBJECT)
         return false;
     const struct code_entry *code = codes_get(&look->walk->codes, look->python, untag(look->layout, head->executable));
-    if (code == NULL || !fits(look, head, code))
+    if (code == NULL || !take_room(look, head, code))
         return false;
     uint64_t start = 0;
     if (!find_bytecode(look, code, head->tlbc_index, &start))
