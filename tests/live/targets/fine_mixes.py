@@ -3,12 +3,14 @@
 usage: fine_mixes.py FOLDER SECONDS [CASE ...]
 
 FOLDER has the module made of empty_calls.c. A case's loop runs for SECONDS of CPU time in all, in turns with the same loop
-whose calls are to C functions that do nothing. Prints {case: [low, high]} as JSON: the share of C in the time of the
-function `case_CASE`.
+whose calls are to C functions that do nothing. Prints {case: {"share": [low, high], "looks": n}} as JSON: the share of C in
+the time of the function `case_CASE`, and how many looks one of its estimates is made of (0: none is).
 
 There is no one truth about things of a few nanoseconds on a processor that does many of them at once. What a loop takes
 more when its calls do something (and less what the release of their results takes, which is Python's) is one; what it takes
-more when it makes each call twice is another; what the calls take alone is a third. What a sample's share is to be between.
+more when it makes each call twice is another; what the calls take alone is a third; how often a signal of the CPU clock finds
+a flag up that is raised and lowered right around the C code of the calls is the fourth. Differences do not have what a call
+hides behind what comes after it, of which a clock sees where it waits. What a sample's share is to be between.
 """
 
 import importlib
@@ -119,23 +121,56 @@ def low_quarter(numbers):
     return sorted(numbers)[len(numbers) // 4]
 
 
+class Watch:
+    """What a loop of marked calls spends in them."""
+
+    def __init__(self):
+        self.spent_ns, self.looks, self.looks_up = [], 0, 0
+
+    def look(self, function, *arguments):
+        start = time.thread_time_ns()
+        looks, looks_up = empty.watched(function, *arguments)
+        self.spent_ns.append(time.thread_time_ns() - start)
+        self.looks += looks
+        self.looks_up += looks_up
+
+    def inside_ns(self):
+        return low_quarter(self.spent_ns) * self.looks_up / max(self.looks, 1)
+
+
+def given_to(arguments):
+    return eval(arguments[:-1] + (",)" if arguments != "()" else ")"), WORLD)
+
+
+def mark(function, arguments):
+    """The name of what makes a call and marks it."""
+    name = "mark_of_" + re.sub(r"\W", "_", function)
+    WORLD[name] = empty.Marked(eval(function, WORLD), given_to(arguments))
+    return name
+
+
 def loops(name, line, calls):
-    """The case's loop; with empty calls; and both with each call made twice."""
+    """The case's loop; with empty calls; both with each call made twice; with marked calls."""
     written = [function + arguments for function, arguments, _ in calls or []]
     empties = [empty_of(function) + arguments for function, arguments, _ in calls or []]
     made = {"case_" + name: line.format(*written), "bare_" + name: line.format(*empties)}
     made["twice_" + name] = "; ".join([line.format(*written), *written])
     made["bare_twice_" + name] = "; ".join([line.format(*empties), *empties])
+    marks = [mark(function, arguments) + arguments for function, arguments, _ in calls or []]
+    made["marked_" + name] = line.format(*marks)
     return [loop(function, body) for function, body in made.items()]
 
 
 def measure(name, seconds):
     line, calls = CASES[name]
-    full, bare, twice, bare_twice = loops(name, line, calls)
+    full, bare, twice, bare_twice, marked = loops(name, line, calls)
     n = times_for(full, TURN_S)
     fulls, bares, twices, bare_twices, alones, releases = [], [], [], [], [], []
+    watch = Watch()
     while sum(fulls) < seconds * 1e9:
         fulls.append(cpu_ns(full, n))
+        if calls:
+            watch.look(marked, n)
         if calls and len(fulls) % 2 == 1:
             bares.append(cpu_ns(bare, n))
         if calls and len(fulls) % 4 == 1:
@@ -146,17 +181,18 @@ def measure(name, seconds):
             releases.append(0.0)
             for function, arguments, is_new in calls:
                 what, nothing = eval(function, WORLD), eval(empty_of(function), WORLD)
-                given = eval(arguments[:-1] + (",)" if arguments != "()" else ")"), WORLD)
+                given = given_to(arguments)
                 alones[-1] += empty.alone(what, given, 500) - empty.alone(nothing, given, 500)
                 releases[-1] += empty.released(what, given, 10) if is_new else 0.0
     if not calls:
-        return [0.0, 0.0] if calls is not None else [0.9, 1.0]
+        return {"share": [0.0, 0.0] if calls is not None else [0.9, 1.0], "looks": 0}
     whole = low_quarter(fulls)
     more = whole - low_quarter(bares)
     again = low_quarter(twices) - whole - (low_quarter(bare_twices) - low_quarter(bares))
     released = low_quarter(releases) * n
     shares = [(more - released) / whole, (again - released) / whole, low_quarter(alones) * n / whole]
-    return [max(0.0, min(shares)), min(1.0, max(shares))]
+    shares.append(watch.inside_ns() / whole)
+    return {"share": [max(0.0, min(shares)), min(1.0, max(shares))], "looks": watch.looks}
 
 
 def main():
