@@ -147,6 +147,8 @@ static int run_in_session_of(int terminal, int hung_up) {
     struct error error = {0};
     struct spawn *spawn = NULL;
     const char *const command[] = {"sleep", "1000", NULL};
+    /* Who starts the tests may have it ignored (nohup). */
+    (void)signal(SIGHUP, SIG_DFL);
     if (setsid() < 0 || ioctl(terminal, TIOCSCTTY, 0) != 0)
         return 100;
     if (spawn_open((char *const *)(uintptr_t)command, &spawn, &error) != STATUS_OK ||

@@ -22,6 +22,7 @@ enum {
     ENVIRONMENT_LIMIT_BYTES = 1 << 24,
     LIST_TURNS = 100,
     EXEC_PATIENCE_NS = 20 * 1000 * 1000,
+    SEEN_EXEC_PATIENCE_NS = 2000 * 1000 * 1000,
 };
 
 static enum status no_process(pid_t pid, struct error *error) {
@@ -75,8 +76,8 @@ static enum status open_entry(struct process *process, struct proc_stat *stat, s
     return STATUS_OK;
 }
 
-/* A thread that still runs although the leader has ended, or 0. */
-static pid_t surviving_thread(const struct process *process) {
+/* The first thread that `is_it` says yes of, given its folder's name, or 0. */
+static pid_t find_thread(const struct process *process, bool (*is_it)(int task_fd, const char *tid)) {
     int task_fd = openat(process->dir_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *directory = task_fd >= 0 ? fdopendir(task_fd) : NULL;
     if (directory == NULL) {
@@ -84,29 +85,51 @@ static pid_t surviving_thread(const struct process *process) {
             (void)close(task_fd);
         return 0;
     }
-    pid_t survivor = 0;
-    for (struct dirent *entry; survivor == 0 && (entry = readdir(directory)) != NULL;) {
-        char name[300], text[STAT_TEXT_BYTES];
-        struct proc_stat stat = {0};
-        (void)snprintf(name, sizeof name, "%s/stat", entry->d_name);
-        if (entry->d_name[0] != '.' && proc_read_text(dirfd(directory), name, text, sizeof text) == STATUS_OK &&
-            proc_parse_stat(text, &stat) == STATUS_OK && !proc_stat_ended(&stat))
-            survivor = (pid_t)strtol(entry->d_name, NULL, 10);
-    }
+    pid_t found = 0;
+    for (struct dirent *entry; found == 0 && (entry = readdir(directory)) != NULL;)
+        if (entry->d_name[0] != '.' && is_it(dirfd(directory), entry->d_name))
+            found = (pid_t)strtol(entry->d_name, NULL, 10);
     (void)closedir(directory);
-    return survivor;
+    return found;
+}
+
+static bool is_not_ended(int task_fd, const char *tid) {
+    char name[300], text[STAT_TEXT_BYTES];
+    struct proc_stat stat = {0};
+    (void)snprintf(name, sizeof name, "%s/stat", tid);
+    return proc_read_text(task_fd, name, text, sizeof text) == STATUS_OK && proc_parse_stat(text, &stat) == STATUS_OK &&
+           !proc_stat_ended(&stat);
+}
+
+/* A thread that still runs although the leader has ended, or 0. */
+static pid_t surviving_thread(const struct process *process) {
+    return find_thread(process, is_not_ended);
+}
+
+/* Waiting in an exec, which it does for the end of the other threads. */
+static bool is_in_exec(int task_fd, const char *tid) {
+    char name[300], text[STAT_TEXT_BYTES], *end = NULL;
+    (void)snprintf(name, sizeof name, "%s/syscall", tid);
+    if (proc_read_text(task_fd, name, text, sizeof text) != STATUS_OK)
+        return false;
+    long number = strtol(text, &end, 10);
+    return end != text && *end == ' ' && (number == SYS_execve || number == SYS_execveat);
 }
 
 /* Whether the leader lives, or has ended before other threads. They are looked at one after the other: while an exec
- * ends them, the list can be cut short, and the one that execs becomes the leader meanwhile. */
+ * ends them, the list can be cut short, and the one that execs becomes the leader meanwhile. No threads at all: the
+ * leader was buried while it was read (fs/proc/array.c, do_task_stat); whether another has its place the next look
+ * says. */
 static bool is_alive(const struct process *process, bool *leader_lives) {
     struct proc_stat stat = {0};
     bool survived = false;
     for (int turn = 0; turn < LIST_TURNS && !survived; turn++) {
         bool there = read_stat(process, &stat) == STATUS_OK;
         *leader_lives = there && !proc_stat_ended(&stat);
-        if (*leader_lives || !there || stat.thread_count <= 1)
+        if (*leader_lives || !there || stat.thread_count == 1)
             return *leader_lives;
+        if (stat.thread_count == 0)
+            continue;
         /* An exec waits until those have been buried that were seized. */
         held_bury_ended(process);
         survived = surviving_thread(process) > 0;
@@ -114,13 +137,18 @@ static bool is_alive(const struct process *process, bool *leader_lives) {
     return survived;
 }
 
-/* Whether the leader, which has ended, did so only for another thread's exec, which then took its place. */
+/* Whether the leader, which has ended, did so only for another thread's exec, which then took its place. An exec takes
+ * long where there are many threads to end and few processors. */
 static bool leader_is_replaced(const struct process *process) {
     bool leader_lives = false;
     int64_t started_ns = held_now_ns();
-    for (int turn = 0; is_alive(process, &leader_lives) && held_now_ns() - started_ns < EXEC_PATIENCE_NS; turn++) {
+    for (int turn = 0; is_alive(process, &leader_lives); turn++) {
+        int64_t waited_ns = held_now_ns() - started_ns;
         if (leader_lives)
             return true;
+        if (waited_ns > SEEN_EXEC_PATIENCE_NS ||
+            (waited_ns > EXEC_PATIENCE_NS && find_thread(process, is_in_exec) == 0))
+            return false;
         held_wait_a_little(turn);
     }
     return false;
