@@ -11,13 +11,14 @@
 
 #include "base/map.h"
 #include "cpython/opcode.h"
+#include "elf/symbol_name.h"
 #include "sampler/code_map.h"
 #include "unwind/native_stack.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHAIN_MAX = 128, NAME_MAX_BYTES = 256, CALL_SITES_MAX = 1 << 12, CALLS_MAX = 1 << 16, KIND_BITS = 2 };
+enum { CHAIN_MAX = 128, CALL_SITES_MAX = 1 << 12, CALLS_MAX = 1 << 16, KIND_BITS = 2 };
 
 /* CPython has a compiler of its own from this minor version on (PEP 744). */
 enum { FIRST_COMPILING_MINOR = 13 };
@@ -47,7 +48,7 @@ struct cpu_split {
     const struct interpreter_code *interpreter_code; /* NULL: not known */
     struct map calls;                                /* what call returns to an address: its kind and target */
     struct map call_sites; /* indirect calls that were seen to enter C functions, by return address */
-    char name[NAME_MAX_BYTES];
+    struct symbol_names names;
     struct chain chain;
 };
 
@@ -86,6 +87,7 @@ void cpu_split_free(struct cpu_split *split) {
     code_map_free(split->code);
     map_release(&split->calls);
     map_release(&split->call_sites);
+    symbol_names_release(&split->names);
     free(split);
 }
 
@@ -271,18 +273,6 @@ static const struct link *find_c_function(struct cpu_split *split, const char **
     return chain->reached_loop || chain->count == 0 ? NULL : &chain->links[chain->count - 1];
 }
 
-/* Clones and parts that compilers make of a function are called name.part.0, name.cold, … */
-static const char *plain_name(struct cpu_split *split, const char *name) {
-    size_t length = strcspn(name, ".@");
-    if (length == 0)
-        length = strlen(name);
-    if (length >= sizeof split->name)
-        length = sizeof split->name - 1;
-    memcpy(split->name, name, length);
-    split->name[length] = '\0';
-    return split->name;
-}
-
 /* The innermost function with a name, from link `first` on, that is in the same file. */
 static const char *find_name(struct cpu_split *split, const struct link *first) {
     const struct chain *chain = &split->chain;
@@ -292,7 +282,7 @@ static const char *find_name(struct cpu_split *split, const struct link *first) 
             break;
         if (link->place.file != NULL &&
             code_file_symbol(link->place.file, split->process, link->place.address, &symbol) == STATUS_OK)
-            return plain_name(split, symbol.name);
+            return symbol_names_plain(&split->names, symbol.name);
     }
     return NULL;
 }

@@ -50,6 +50,7 @@ class Ran:
     def __init__(self, result, report):
         assert result.returncode == 0, result
         self.truth = json.loads(result.stdout)
+        self.native_functions = report["native_functions"]
         self.functions = {}
         for row in report["functions"]:
             if row.get("function") and "cpu_s" in row:
@@ -124,6 +125,30 @@ def test_operators_of_numpy(python, run, extension):
     low, high = ran.truth["numpy_operators"]["share"]
     percent, samples = ran.native_percent("case_numpy_operators"), ran.samples("case_numpy_operators")
     assert abs(distance(percent, low, high)) < DEVIATIONS * chance(100 * low, samples), percent
+
+
+# As C++ and Rust compilers call them, and as gcc calls what it makes of a function for one kind of call.
+MANGLED = {
+    "_ZN4math5solveINS_6matrixEEEvT_": "math::solve<math::matrix>",
+    "_ZN4math3fft17h0123456789abcdefE": "math::fft",
+    "sort.constprop.0": "sort",
+}
+BURN = """
+void {label}(void) __asm__("{symbol}");
+void {label}(void) {{ for (volatile unsigned long i = 0; i < 300000000; i++); }}
+"""
+
+
+def test_native_functions_have_the_names_of_their_sources(any_python, run, tmp_path):
+    labels = {"burn%d" % i: symbol for i, symbol in enumerate(MANGLED)}
+    source = "".join(BURN.format(label=label, symbol=symbol) for label, symbol in labels.items())
+    calls = "".join("%s(); " % label for label in labels)
+    (tmp_path / "mangled.c").write_text(source + "void burn(void) { " + calls + "}")
+    library = tmp_path / "mangled.so"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, tmp_path / "mangled.c"], check=True)
+    ran = run(any_python, "-c", f"import ctypes, json; ctypes.CDLL('{library}').burn(); print(json.dumps(dict()))")
+    found = {row["function"] for row in ran.native_functions if row["library"] == str(library)}
+    assert found >= set(MANGLED.values())
 
 
 def allowed(percent, ran, function):
