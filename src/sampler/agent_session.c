@@ -16,6 +16,9 @@ static const uint64_t SEARCH_PERIOD_NS = 500 * NS_PER_MS;
 static const uint64_t FORK_GRACE_NS = 20 * NS_PER_MS;
 /* How long a region may take from its making to its being finished. */
 static const uint64_t PATIENCE_NS = 10 * NS_PER_S;
+/* How long what outlives the command is waited for. */
+static const uint64_t PARTING_NS = 100 * NS_PER_MS;
+static const uint64_t PARTING_PERIOD_NS = 5 * NS_PER_MS;
 
 enum { HAD_AGENT = 1, COMPLAINED_OF };
 
@@ -335,6 +338,21 @@ enum status agent_session_drain(struct agent_session *session, uint64_t now_ns) 
         else
             TRY(end_process(session, i, now_ns));
     }
+    return STATUS_OK;
+}
+
+enum status agent_session_await_last(struct agent_session *session) {
+    uint64_t now_ns = clock_monotonic_ns(), until_ns = now_ns + PARTING_NS;
+    for (; session->count > 0 && now_ns < until_ns; now_ns = clock_monotonic_ns()) {
+        clock_sleep_until(now_ns + PARTING_PERIOD_NS);
+        session->alive_ns = 0;
+        TRY(agent_session_drain(session, clock_monotonic_ns()));
+    }
+    if (session->count > 0 && session->complaint_count < MAX_COMPLAINTS)
+        (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
+                       "the command has ended; %zu process%s that it started (%d%s) run%s on, not sampled any more",
+                       session->count, session->count == 1 ? "" : "es", (int)session->processes[0]->sampled.pid,
+                       session->count == 1 ? "" : ", …", session->count == 1 ? "s" : "");
     return STATUS_OK;
 }
 

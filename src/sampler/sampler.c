@@ -202,6 +202,8 @@ enum status sampler_run(struct sampler *sampler, const volatile sig_atomic_t *st
     enum status status = sample(sampler);
     if (status == STATUS_NO_PROCESS)
         status = STATUS_OK;
+    if (status == STATUS_OK && sampler->stopped && sampler->options->agents != NULL)
+        status = agent_session_await_last(sampler->options->agents);
     enum status obstacle = family_obstacle(sampler->family);
     if (status == STATUS_OK && sampler_process_count(sampler) == 0 && obstacle != STATUS_OK)
         return error_set(error, obstacle, "nothing was sampled: %s", status_name(obstacle));

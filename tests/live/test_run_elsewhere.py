@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 
 import pytest
@@ -251,3 +252,34 @@ def test_code_in_the_place_of_dead_code(any_python, run):  # noqa: F811
     first, second = ran.functions("first", "total_wall_s"), ran.functions("second", "total_wall_s")
     # 0.14 of 0.54 s at the most, on a quiet machine; on a busy one all lasts longer but the tenth.
     assert first / (first + second) < 0.33
+
+
+LEAVES_A_CHILD = BURN + """
+import os, signal, sys
+ends = os.pipe()
+pid = os.fork()
+if pid == 0:
+    burn(0.05)
+    # Who reads them waits for everybody who might write.
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    os.write(ends[1], b"x")
+    signal.pause()
+os.read(ends[0], 1)
+if sys.argv[1] == "takes it along":
+    os.kill(pid, signal.SIGTERM)
+print(pid)
+"""
+
+
+@pytest.mark.parametrize("way", ["takes it along", "leaves it"])
+def test_what_outlives_the_command(any_python, run, tmp_path, way):  # noqa: F811
+    """A child that runs on does not keep strobe, which says so; one that ends with its parent is no news."""
+    ran = run("--", any_python.path, "-c", LEAVES_A_CHILD, way)
+    pid = int(ran.result.stdout)
+    said = [line for line in ran.result.stderr.splitlines() if "not sampled any more" in line]
+    if way == "leaves it":
+        os.kill(pid, signal.SIGKILL)
+    expected = f"strobe: the command has ended; 1 process that it started ({pid}) runs on, not sampled any more"
+    assert said == ([expected] if way == "leaves it" else [])
+    assert {process["pid"] for process in ran.report["processes"]} >= {pid}
