@@ -252,7 +252,10 @@ def test_threads_that_come_and_go(python, tmp_path):
     # A strobe that was kept waiting for all of a round's 50 ms may miss one round.
     assert len(coming) >= 175
     assert names.count("MainThread") == 1
-    identities = [thread["native_id"] for thread in seen["threads"]]
+    # Whose state was seen, and who was gone when it was to be found out which thread it was, as above.
+    unknown = [thread for thread in seen["threads"] if thread["native_id"] is None]
+    assert len(unknown) <= 25 and not any(thread["sampled"]["samples"] for thread in unknown)
+    identities = [thread["native_id"] for thread in seen["threads"] if thread["native_id"] is not None]
     assert len(set(identities)) == len(identities)
 
 
