@@ -17,7 +17,7 @@ static const uint64_t FORK_GRACE_NS = 20 * NS_PER_MS;
 /* How long a region may take from its making to its being finished. */
 static const uint64_t PATIENCE_NS = 10 * NS_PER_S;
 /* How long what outlives the command is waited for. */
-static const uint64_t PARTING_NS = 100 * NS_PER_MS;
+static const uint64_t PARTING_NS = 200 * NS_PER_MS;
 static const uint64_t PARTING_PERIOD_NS = 5 * NS_PER_MS;
 
 enum { HAD_AGENT = 1, COMPLAINED_OF };

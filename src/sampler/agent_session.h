@@ -30,7 +30,7 @@ enum status agent_session_finish(struct agent_session *session) MUST_USE;
  * not said already. */
 void agent_session_note_missed(struct agent_session *session, pid_t pid, bool certain);
 
-/* What outlives the command: waits a tenth of a second for it, reading rings, as helpers of what has just ended end
+/* What outlives the command: waits a fifth of a second for it, reading rings, as helpers of what has just ended end
  * right after it. What then runs on is complained of, for it is not going to be sampled. Before agent_session_finish.
  */
 enum status agent_session_await_last(struct agent_session *session) MUST_USE;
