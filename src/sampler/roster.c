@@ -41,6 +41,7 @@ struct roster_process {
     size_t thread_count, thread_capacity;
     struct map by_native_id; /* -> struct roster_thread, the last with that id */
     char *began_in;
+    bool inherited;        /* that */
     uint64_t undecided_ns; /* since when it has not been known whether there is an agent */
     uint64_t ended_ns;
 };
@@ -344,7 +345,33 @@ static void merge_process(struct roster_process *process, const struct sampled_p
     if (told->began_in != NULL) {
         free(process->began_in);
         process->began_in = strdup(told->began_in);
+        process->inherited = false;
     }
+    process->merged.began_in = process->began_in;
+}
+
+static bool is_same_command(char *const *one, char *const *other) {
+    if (one == NULL || other == NULL)
+        return false;
+    while (*one != NULL && *other != NULL && strcmp(*one, *other) == 0)
+        one++, other++;
+    return *one == NULL && *other == NULL;
+}
+
+/* A fork, which is what has its parent's command, began where that did. Its agent says so, too, but it may be seen from
+ * outside before that is heard. Asked anew after an exec. */
+static void inherit_beginning(const struct roster *roster, struct roster_process *process) {
+    if (process->began_in != NULL && !process->inherited)
+        return;
+    free(process->began_in);
+    process->began_in = NULL;
+    for (size_t i = 0; i < roster->count && process->began_in == NULL; i++) {
+        const struct roster_process *parent = roster->processes[i];
+        if (parent != process && parent->merged.pid == process->merged.parent_pid && parent->began_in != NULL &&
+            is_same_command(parent->merged.command, process->merged.command))
+            process->began_in = strdup(parent->began_in);
+    }
+    process->inherited = process->began_in != NULL;
     process->merged.began_in = process->began_in;
 }
 
@@ -368,6 +395,7 @@ static enum status process_started(struct sample_sink *sink, struct sampled_proc
     process->seen[side->index] = true;
     told->receiver = process;
     merge_process(process, told);
+    inherit_beginning(roster, process);
     /* It may be another program. */
     if (side->index == ROSTER_OUTSIDE) {
         told->company = SAMPLE_COMPANY_UNKNOWN;

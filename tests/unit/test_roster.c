@@ -1,12 +1,14 @@
 #include "sampler/roster.h"
 
 #include "base/clock.h"
+#include "process/process.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -419,6 +421,38 @@ static void test_a_thread_in_two_interpreters_ends(void **state) {
     assert_int_equal(heard.last_thread.cpu_ns, 0);
 }
 
+/* A fork that is seen from outside first, and then becomes another program. */
+static void test_where_a_fork_began(void **state) {
+    (void)state;
+    char *forked[] = {"python3", "x.py", NULL}, *execed[] = {"python3", "y.py", NULL};
+    struct heard heard;
+    struct sample_sink *sides[2];
+    struct roster *roster = open_roster(&heard, sides);
+    struct sampled_process parent = {.pid = 7, .command = forked}, agent = {.pid = 7, .began_in = "/there"};
+    struct error error = {0};
+    struct process *process = NULL;
+    assert_int_equal(process_open(getpid(), &process, &error), STATUS_OK);
+    struct sampled_process child = {.process = process, .pid = 8, .parent_pid = 7, .command = forked};
+    struct sampled_process own = {.pid = 8, .began_in = "/elsewhere"};
+    start(sides[1], &parent);
+    assert_null(heard.last_process.began_in);
+    start(sides[0], &agent);
+    assert_string_equal(heard.last_process.began_in, "/there");
+    start(sides[1], &child);
+    assert_string_equal(heard.last_process.began_in, "/there");
+    child.command = execed;
+    start(sides[1], &child);
+    assert_null(heard.last_process.began_in);
+    start(sides[0], &own);
+    assert_string_equal(heard.last_process.began_in, "/elsewhere");
+    end(sides[0], &own, 1);
+    end(sides[1], &child, 1);
+    end(sides[0], &agent, 1);
+    end(sides[1], &parent, 1);
+    assert_int_equal(roster_free(roster), STATUS_OK);
+    process_free(process);
+}
+
 /* Ids are used again: of a process that lives on, the end of one before it says nothing. */
 static void test_whose_end_it_was(void **state) {
     (void)state;
@@ -448,6 +482,7 @@ int main(void) {
         cmocka_unit_test(test_a_thread_lost_and_found),
         cmocka_unit_test(test_a_thread_in_two_interpreters),
         cmocka_unit_test(test_a_thread_in_two_interpreters_ends),
+        cmocka_unit_test(test_where_a_fork_began),
         cmocka_unit_test(test_whose_end_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

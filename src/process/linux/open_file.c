@@ -70,9 +70,10 @@ static bool resolve_from(struct process *process, const char *folder, const char
                          size_t capacity) {
     if (!join(folder, path, absolute, capacity))
         return false;
-    /* The root of one that is gone is not known: strobe's own stands for it. */
-    return process != NULL && process_alive(process) ? has_file(process, "root", absolute + 1)
-                                                     : is_regular(AT_FDCWD, absolute);
+    if (process != NULL && has_file(process, "root", absolute + 1))
+        return true;
+    /* The root of one that is gone is not known: strobe's own stands for it. Asked afterwards: it may go meanwhile. */
+    return (process == NULL || !process_alive(process)) && is_regular(AT_FDCWD, absolute);
 }
 
 enum status process_resolve_path(struct process *process, const char *folder, const char *path, char *absolute,
