@@ -26,8 +26,8 @@ IMPOSSIBLE_PASSED = 0.1
 # Before 3.11 callers are read after the pointer to the innermost frame; where they called is learned first.
 MISPLACED = {True: 0.4, False: 0.01}
 DROPPED = 0.1
-# A stack so deep that its last chunk comes and goes at each turn, which in some processes is what most looks that fail meet:
-# of 50 processes of 3.12 and 3.13 on one machine the median had 0.1, the worst 0.21 (docs/figures.md).
+# A stack whose last chunk is mapped and unmapped at each turn: of 50 processes of 3.12 and 3.13 on one machine every second had
+# 0.07 to 0.21, and the others 0 (docs/figures.md).
 DROPPED_DEEP = 0.4
 # The aim is 0.015. Seen in some hundred runs, most on a busy machine, where a look takes as long as these programs need for a
 # generator's whole life: up to 0.1 of what has its frames in chunks; of generators and coroutines 0.1, in one of ten runs
