@@ -115,9 +115,30 @@ enum status stack_tracker_add_outside(struct stack_tracker *tracker, const struc
     return STATUS_OK;
 }
 
+/* While a chunk is given back to the system, a call that takes its time, the one before is the newest already, and the
+ * limit is still that of what goes (Python/pystate.c, _PyThreadState_PopFrame, 3.11 to 3.15): it may lie below. */
+static enum status correct_limit(const struct stack_tracker *tracker, struct thread_state *thread) {
+    const remote_addr chunk = thread->datastack_chunk, limit = thread->datastack_limit;
+    uint64_t size_bytes = 0;
+    if (limit > chunk && limit - chunk <= MAX_CHUNK_BYTES && thread->datastack_top <= limit)
+        return STATUS_OK;
+    const struct chunk_span *span = chunk_copies_find(&tracker->copies, chunk);
+    if (span != NULL && span->address == chunk)
+        size_bytes = span->limit - chunk;
+    else
+        TRY(memory_read_u64(tracker->runtime->live, chunk + tracker->runtime->layout.stack_chunk.size, &size_bytes));
+    if (size_bytes > MAX_CHUNK_BYTES) {
+        thread->datastack_chunk = 0;
+        return STATUS_TORN;
+    }
+    thread->datastack_limit = chunk + size_bytes;
+    return STATUS_OK;
+}
+
 /* Makes room for what is to be read of the chunks, their headers at the least. A thread state that was read while it
  * moved to another chunk gives nonsense, and is then read anew. */
 static enum status prepare_copies(struct stack_tracker *tracker, struct thread_state *thread) {
+    TRY(correct_limit(tracker, thread));
     uint64_t size_bytes = predict_newest_bytes(tracker, thread);
     bool is_sound = size_bytes >= tracker->runtime->layout.stack_chunk.data + 8 && size_bytes <= MAX_CHUNK_BYTES;
     enum status status = is_sound ? chunk_copies_follow(&tracker->copies, tracker->runtime, thread) : STATUS_TORN;

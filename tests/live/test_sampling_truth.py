@@ -26,9 +26,6 @@ IMPOSSIBLE_PASSED = 0.1
 # Before 3.11 callers are read after the pointer to the innermost frame; where they called is learned first.
 MISPLACED = {True: 0.4, False: 0.01}
 DROPPED = 0.1
-# A stack whose last chunk is mapped and unmapped at each turn: of 50 processes of 3.12 and 3.13 on one machine every second had
-# 0.07 to 0.21, and the others 0 (docs/figures.md).
-DROPPED_DEEP = 0.4
 # The aim is 0.015. Seen in some hundred runs, most on a busy machine, where a look takes as long as these programs need for a
 # generator's whole life: up to 0.1 of what has its frames in chunks; of generators and coroutines 0.1, in one of ten runs
 # 0.2, in one of a hundred 0.34, when what they call was learned late; where the shares are open 0.35, and up to 0.44.
@@ -98,7 +95,7 @@ def test_only_stacks_that_can_be(python, program):
     impossible = IMPOSSIBLE_PASSED if program == "passed" else IMPOSSIBLE[old]
     assert sum(running.impossible.values()) <= max(FEW, impossible * running.total), shorten(running.impossible)
     assert sum(running.misplaced.values()) <= max(FEW, MISPLACED[old] * running.total), shorten(running.misplaced)
-    assert running.dropped_share <= (DROPPED_DEEP if program == "deep" else DROPPED), running.counters
+    assert running.dropped_share <= DROPPED, running.counters
     if min(running.total, stopped.total) > 500 and wait_ns < MAX_WAIT * SECONDS * 1e9:
         names = set(running.shares) | set(stopped.shares)
         off = {name: running.shares.get(name, 0) - stopped.shares.get(name, 0) for name in names}
