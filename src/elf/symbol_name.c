@@ -82,7 +82,6 @@ static void remember(struct symbol_names *names, uint64_t key) {
     if (names->known.count >= KNOWN_MAX) {
         map_clear(&names->known);
         arena_release(&names->texts);
-        names->texts = (struct arena){0};
     }
     char *text = arena_copy_text(&names->texts, names->text, strlen(names->text));
     if (text == NULL || map_set(&names->known, key, (uint64_t)(uintptr_t)text) != STATUS_OK)

@@ -116,7 +116,8 @@ enum status stack_tracker_add_outside(struct stack_tracker *tracker, const struc
 }
 
 /* While a chunk is given back to the system, a call that takes its time, the one before is the newest already, and the
- * limit is still that of what goes (Python/pystate.c, _PyThreadState_PopFrame, 3.11 to 3.15): it may lie below. */
+ * limit is still that of what goes (Python/pystate.c, _PyThreadState_PopFrame, as seen of 3.12 and 3.13): it may lie
+ * below. A size that cannot be is found out behind. */
 static enum status correct_limit(const struct stack_tracker *tracker, struct thread_state *thread) {
     const remote_addr chunk = thread->datastack_chunk, limit = thread->datastack_limit;
     uint64_t size_bytes = 0;
@@ -127,10 +128,6 @@ static enum status correct_limit(const struct stack_tracker *tracker, struct thr
         size_bytes = span->limit - chunk;
     else
         TRY(memory_read_u64(tracker->runtime->live, chunk + tracker->runtime->layout.stack_chunk.size, &size_bytes));
-    if (size_bytes > MAX_CHUNK_BYTES) {
-        thread->datastack_chunk = 0;
-        return STATUS_TORN;
-    }
     thread->datastack_limit = chunk + size_bytes;
     return STATUS_OK;
 }

@@ -273,7 +273,7 @@ print(pid)
 
 
 @pytest.mark.parametrize("way", ["takes it along", "leaves it"])
-def test_what_outlives_the_command(any_python, run, tmp_path, way):  # noqa: F811
+def test_what_outlives_the_command(any_python, run, way):  # noqa: F811
     """A child that runs on does not keep strobe, which says so; one that ends with its parent is no news."""
     ran = run("--", any_python.path, "-c", LEAVES_A_CHILD, way)
     pid = int(ran.result.stdout)
