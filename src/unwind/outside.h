@@ -57,8 +57,10 @@ remote_addr outside_iterated_by_top(const struct walk *walk);
  * does that seldom. */
 bool outside_holds_generator(const struct walk *walk, size_t first);
 
-/* Adds the links of a call that was seen before. STATUS_NOT_FOUND: none was, or it was believed too soon. */
-enum status outside_put_seen(struct walk *walk, const struct seen_call *call) MUST_USE;
+/* Adds the links of a call that was seen before, to that callee or to none. STATUS_NOT_FOUND: none was, or it was
+ * believed too soon. */
+enum status outside_put_seen(struct walk *walk, const struct seen_call *call,
+                             const struct tracked_frame *callee) MUST_USE;
 
 /* Whether the frames from `first` on are many that each await the next. None of them can go on before the next is
  * done: so they are a stack, although they were read one after the other, each while it ran. */
@@ -92,8 +94,9 @@ bool outside_can_be_of_another(const struct walk *walk);
 
 /* Whether they cannot be, from what was seen often enough. */
 bool outside_is_convincing(const struct walk *walk);
-/* Whether they can, and not each of the links of the call is mentioned by what runs it (code_cache_mentions). */
-bool outside_is_doubtful(const struct walk *walk, const struct seen_call *call);
+/* Whether the call is not to be believed however often it is seen: they can, and not each of its links is mentioned by
+ * what runs it (code_cache_mentions), or other links are that were seen there. */
+bool outside_is_strange(const struct walk *walk, const struct seen_call *call, const struct tracked_frame *callee);
 
 /* Whether, for all that is known, it is to be noted what was seen above a top that still waits. In between it may have
  * gone away and come back. What has not changed at all has hardly; but where looks are slow, hardly any top has not

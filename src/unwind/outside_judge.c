@@ -18,6 +18,14 @@ uint32_t outside_key(const struct walk *walk, const struct tracked_frame *callee
     return seen_calls_key(seen_calls_key(path, SEEN_CALLS_NO_CALLEE - running), (uint32_t)outside_site(walk));
 }
 
+/* Whether each of the links is mentioned by what runs it. */
+static bool are_all_named(const struct seen_call *call) {
+    for (uint32_t i = 0; i < call->link_count && i < SEEN_CALLS_MAX_LINKS; i++)
+        if (!call->links[i].named && call->links[i].code != NULL)
+            return false;
+    return true;
+}
+
 struct seen_call outside_describe(const struct walk *walk, size_t first, const struct tracked_frame *callee,
                                   struct call_link links[SEEN_CALLS_MAX_LINKS]) {
     const struct tracked_frame *frames = walk->tracker->stack.frames;
@@ -29,10 +37,12 @@ struct seen_call outside_describe(const struct walk *walk, size_t first, const s
         links[i] = (struct call_link){code, frames[first + i].instruction_bytes, named};
         caller = code != NULL ? code : caller;
     }
-    return (struct seen_call){.key = outside_key(walk, callee),
-                              .instruction_bytes = outside_site(walk),
-                              .link_count = (uint32_t)count,
-                              .links = links};
+    struct seen_call call = {.key = outside_key(walk, callee),
+                             .instruction_bytes = outside_site(walk),
+                             .link_count = (uint32_t)count,
+                             .links = links};
+    call.guessed = callee == NULL && walk->top != SIZE_MAX && !are_all_named(&call);
+    return call;
 }
 
 bool outside_is_noteworthy(const struct walk *walk) {
@@ -51,16 +61,32 @@ bool outside_is_noteworthy(const struct walk *walk) {
     return unchanged || tracker->waits_unchanged * FEW_UNCHANGED < tracker->waits;
 }
 
-/* Whether each of the links is mentioned by what runs it. */
-static bool are_all_named(const struct seen_call *call) {
-    for (uint32_t i = 0; i < call->link_count && i < SEEN_CALLS_MAX_LINKS; i++)
-        if (!call->links[i].named && call->links[i].code != NULL)
-            return false;
-    return true;
+/* The call as one of all that the top makes from where it is, whatever the callee. */
+static struct seen_call of_any_callee(const struct walk *walk, const struct seen_call *call) {
+    struct seen_call any = *call;
+    uint32_t path = walk->top != SIZE_MAX ? walk->tracker->stack.frames[walk->top].path : 0;
+    any.key = seen_calls_key(seen_calls_key(path, SEEN_CALLS_ANY_CALLEE), (uint32_t)call->instruction_bytes);
+    return any;
 }
 
-bool outside_is_doubtful(const struct walk *walk, const struct seen_call *call) {
-    return !walk->tracker->paused && !are_all_named(call) && outside_can_be_of_another(walk);
+bool outside_is_strange(const struct walk *walk, const struct seen_call *call, const struct tracked_frame *callee) {
+    if (walk->tracker->paused)
+        return false;
+    /* A program may go round in just the time that a look takes. What the top is and what it seems to run are then of
+     * two calls each time, and timing does not tell; of what has called others the chunks do. */
+    const struct seen_call any = of_any_callee(walk, call);
+    return (!are_all_named(call) && outside_can_be_of_another(walk)) || seen_calls_is_outdone(walk_calls(walk), call) ||
+           (callee == NULL && seen_calls_is_unheard_of(walk_calls(walk), &any));
+}
+
+/* Notes what was surely seen. With a callee the chunks themselves say which frame called it. */
+static void note(struct walk *walk, const struct seen_call *call, const struct tracked_frame *callee) {
+    if (callee != NULL ? walk->tracker->slow : !outside_is_noteworthy(walk))
+        return;
+    seen_calls_note(walk_calls(walk), call, callee != NULL);
+    const struct seen_call any = of_any_callee(walk, call);
+    if (callee != NULL)
+        seen_calls_note(walk_calls(walk), &any, false);
 }
 
 /* What is held of the frames outside between the top and this callee. */
@@ -169,14 +195,12 @@ enum status outside_judge(struct walk *walk, size_t first, bool late, const stru
         late = !outside_confirm(walk, first, callee);
     struct seen_call call = outside_describe(walk, first, callee, links);
     outside_count_run(walk, late);
-    bool strange =
-        outside_is_doubtful(walk, &call) || (!tracker->paused && seen_calls_is_outdone(walk_calls(walk), &call));
+    bool strange = outside_is_strange(walk, &call, callee);
     bool sure = !strange &&
                 (is_named_throughout(walk, first, &call, callee) || ran_them(walk, first, late, callee != NULL)),
          known = !strange && seen_calls_knows(walk_calls(walk), &call, callee != NULL);
-    /* With a callee the chunks themselves say which frame called it. */
-    if (sure && (callee != NULL ? !tracker->slow : outside_is_noteworthy(walk)))
-        seen_calls_note(walk_calls(walk), &call, callee != NULL);
+    if (sure)
+        note(walk, &call, callee);
     /* What runs by itself runs now. It need not have run then. */
     if ((known && (sure || callee != NULL)) || (sure && !late && outside_is_convincing(walk)) || tracker->paused) {
         struct doubt *doubt = find_doubt(walk, callee);

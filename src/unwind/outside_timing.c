@@ -5,7 +5,7 @@ enum {
     BRIEF_PARTS = 8,
     /* To be convinced at once. */
     STEADY_PARTS = 32,
-    CONVINCING_RUNS = 8,
+    CONVINCING_RUNS = 16,
 };
 
 /* What runs the frames outside: a function, by the path to it, at one of its instructions. */

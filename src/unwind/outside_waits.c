@@ -97,7 +97,7 @@ enum status outside_put_led(struct walk *walk, remote_addr address) {
     const struct seen_call *call = seen_calls_recall_at(walk_calls(walk), outside_key(walk, &tracked),
                                                         outside_site(walk), true, walk_random(walk));
     const size_t first = walk->count;
-    TRY(outside_put_seen(walk, call));
+    TRY(outside_put_seen(walk, call, &tracked));
     tracked.assumed = true;
     TRY(walk_put(walk, &tracked, NULL));
     struct call_link links[SEEN_CALLS_MAX_LINKS];

@@ -50,8 +50,8 @@ static enum status put_outside(struct walk *walk, remote_addr address, bool *lat
     return STATUS_OK;
 }
 
-enum status outside_put_seen(struct walk *walk, const struct seen_call *call) {
-    if (call == NULL || (call->link_count < SEEN_CALLS_LONG_LINKS && outside_is_doubtful(walk, call)))
+enum status outside_put_seen(struct walk *walk, const struct seen_call *call, const struct tracked_frame *callee) {
+    if (call == NULL || (call->link_count < SEEN_CALLS_LONG_LINKS && outside_is_strange(walk, call, callee)))
         return STATUS_NOT_FOUND;
     if (walk->top != SIZE_MAX && call->instruction_bytes != outside_site(walk))
         walk_assume_site(walk, call->instruction_bytes);
@@ -89,7 +89,7 @@ enum status outside_link(struct walk *walk, remote_addr address, const struct tr
         return status;
     const struct seen_call *call =
         seen_calls_recall(walk_calls(walk), outside_key(walk, callee), outside_site(walk), true, walk_random(walk));
-    status = outside_put_seen(walk, call);
+    status = outside_put_seen(walk, call, callee);
     return status == STATUS_NOT_FOUND ? STATUS_TORN : status;
 }
 
@@ -143,7 +143,7 @@ static enum status climb_generators(struct walk *walk, remote_addr generator) {
     walk->count = first;
     const struct seen_call *seen =
         seen_calls_recall_at(walk_calls(walk), outside_key(walk, NULL), outside_site(walk), true, walk_random(walk));
-    return outside_put_seen(walk, seen);
+    return outside_put_seen(walk, seen, NULL);
 }
 
 /* The frame outside of the chunks that was read along and was called by the innermost frame so far. */
@@ -176,7 +176,7 @@ static enum status prolong(struct walk *walk, size_t first) {
     const struct seen_call *seen = seen_calls_recall_longer(walk_calls(walk), &call, walk_random(walk));
     bool sure = outside_still_waits(walk);
     walk->count = first;
-    TRY(outside_put_seen(walk, seen));
+    TRY(outside_put_seen(walk, seen, NULL));
     if (sure && outside_is_noteworthy(walk))
         seen_calls_note(walk_calls(walk), seen, false);
     return STATUS_OK;
@@ -307,7 +307,7 @@ enum status outside_climb(struct walk *walk) {
     bool linked = (walk->layout->free_threaded || outside_is_elsewhere(tracker) || waits) && !alone;
     const struct seen_call *seen =
         seen_calls_recall_at(walk_calls(walk), call.key, call.instruction_bytes, linked, walk_random(walk));
-    status = outside_put_seen(walk, seen);
+    status = outside_put_seen(walk, seen, NULL);
     if (status != STATUS_NOT_FOUND)
         return status;
     return waits || may_run_generator(walk) ? STATUS_TORN : STATUS_OK;

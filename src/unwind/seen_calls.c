@@ -9,6 +9,8 @@ enum {
     SETS = 256,
     WAYS = 16,
     TRUSTED_TIMES = 2,
+    /* The same of what is guessed: by then it has shown what it runs by name, if it does so now and then. */
+    TRUSTED_GUESS = 16,
     /* Of what is seen a part is put together of two calls, on a busy machine up to a sixth. That this is what was seen
      * first, so much more often than anything else, happens once in some thousands of times. */
     CONVINCING_TIMES = 5,
@@ -154,13 +156,22 @@ static bool outdoes(const struct seen_call *one, const struct seen_call *other, 
            !other->links[depth].named;
 }
 
-bool seen_calls_is_outdone(const struct seen_calls *seen, const struct seen_call *call) {
+/* The same of any that is known, where what the other runs was seen less often than that. */
+static bool is_outdone(const struct seen_calls *seen, const struct seen_call *call, uint32_t times) {
     const struct seen_call *set = seen->calls != NULL ? set_of(seen, call->key) : NULL;
     for (size_t i = 0; set != NULL && i < WAYS; i++)
         for (uint32_t depth = 0; depth < call->link_count; depth++)
-            if (outdoes(&set[i], call, depth))
+            if (outdoes(&set[i], call, depth) && count_branch(set, call, depth) < times)
                 return true;
     return false;
+}
+
+bool seen_calls_is_outdone(const struct seen_calls *seen, const struct seen_call *call) {
+    return is_outdone(seen, call, UINT32_MAX);
+}
+
+bool seen_calls_is_unheard_of(const struct seen_calls *seen, const struct seen_call *call) {
+    return is_outdone(seen, call, TRUSTED_TIMES);
 }
 
 /* Whether there is nothing in the link at `depth` that was seen so much more often, after the same beginning, that this
@@ -193,7 +204,7 @@ static bool is_beside_the_site(const struct seen_call *set, const struct seen_ca
 }
 
 static bool is_trusted(const struct seen_call *set, const struct seen_call *call) {
-    bool trusted = call->times >= TRUSTED_TIMES && !is_beside_the_site(set, call);
+    bool trusted = call->times >= (call->guessed ? TRUSTED_GUESS : TRUSTED_TIMES) && !is_beside_the_site(set, call);
     for (uint32_t i = 0; i < call->link_count && trusted; i++)
         trusted = is_branch_trusted(set, call, i);
     return trusted;

@@ -18,6 +18,7 @@ struct seen_call {
     int32_t instruction_bytes; /* of the caller */
     uint32_t times;
     uint32_t link_count;
+    bool guessed;            /* the links are not all named, and nothing that they have called was seen with them */
     struct call_link *links; /* outermost first */
 };
 
@@ -40,6 +41,8 @@ enum {
 /* The same for all callees that many frames lead to which wait for one another. (Below the one is the same where the
  * caller runs.) */
 #define SEEN_CALLS_ANY_WAIT (SEEN_CALLS_NO_CALLEE - 2)
+/* The same for all callees together. */
+#define SEEN_CALLS_ANY_CALLEE (SEEN_CALLS_NO_CALLEE - 3)
 
 void seen_calls_release(struct seen_calls *seen);
 /* Knows nothing again. Costs grow with what was noted. */
@@ -57,6 +60,8 @@ bool seen_calls_knows(const struct seen_calls *seen, const struct seen_call *cal
 
 /* Whether another with its key was seen in which what runs is named where in this one it is not. */
 bool seen_calls_is_outdone(const struct seen_calls *seen, const struct seen_call *call);
+/* The same, but what is not named is as good as what is once it was seen there more than once itself. */
+bool seen_calls_is_unheard_of(const struct seen_calls *seen, const struct seen_call *call);
 
 /* Whether other calls with its key were seen often, and that one only now and then. */
 bool seen_calls_is_rare(const struct seen_calls *seen, const struct seen_call *call);

@@ -22,6 +22,9 @@ enum {
     USUAL_PIECES = 16,
     /* The thread state and its frame slot. */
     THREAD_PIECES = 2,
+    /* Of the pieces that are read to let time pass: at one of so many looks, and at most so many. */
+    SHIFTED_LOOKS = 2,
+    MAX_SHIFT = 2,
 };
 
 bool stack_tracker_supports(const struct runtime *runtime) {
@@ -143,7 +146,7 @@ static enum status prepare_copies(struct stack_tracker *tracker, struct thread_s
         thread->datastack_chunk = 0;
     TRY(status);
     TRY(chunk_copies_reserve(&tracker->copies, (size_t)size_bytes));
-    size_t count = tracker->copies.count + tracker->outside_count + tracker->again_count + THREAD_PIECES;
+    size_t count = tracker->copies.count + tracker->outside_count + tracker->again_count + MAX_SHIFT + THREAD_PIECES;
     return array_reserve((void **)&tracker->pieces, &tracker->piece_capacity, count, sizeof tracker->pieces[0]);
 }
 
@@ -173,6 +176,19 @@ static size_t list_outside(struct stack_tracker *tracker, struct memory_piece *p
     return to - from;
 }
 
+uint32_t stack_tracker_random(struct stack_tracker *tracker) {
+    tracker->random = tracker->random * 1664525 + 1013904223;
+    return tracker->random;
+}
+
+/* A program may go round in just the time that lies between the reads of two pieces, and they are then never of one
+ * instant, each time with the same outcome. So at some of the looks that time is another. */
+static size_t choose_shift(struct stack_tracker *tracker) {
+    if (tracker->outside_likely == 0 || tracker->paused || (stack_tracker_random(tracker) >> 16) % SHIFTED_LOOKS != 0)
+        return 0;
+    return 1 + (stack_tracker_random(tracker) >> 16) % MAX_SHIFT;
+}
+
 /* Everything for one call: the chunks, then what lay outside of them last time, soon enough to be of nearly the same
  * instant, and who ran that once more; what may have come back; then the thread state. */
 static enum status list_all(struct stack_tracker *tracker, const struct thread_state *thread, size_t *piece_count) {
@@ -183,6 +199,9 @@ static enum status list_all(struct stack_tracker *tracker, const struct thread_s
         return STATUS_LIMIT;
     tracker->slot_frame = 0;
     chunk_copies_list_pieces(&tracker->copies, pieces);
+    tracker->shift = choose_shift(tracker);
+    for (size_t i = 0; i < tracker->shift; i++)
+        count += list_outside(tracker, pieces + count, 0, 1);
     count += list_outside(tracker, pieces + count, 0, tracker->outside_likely);
     for (size_t i = 0; i < tracker->again_count; i++)
         pieces[count++] =
@@ -235,6 +254,7 @@ static enum status read_copies(struct stack_tracker *tracker, struct thread_stat
         return read_at_once(tracker, thread, thread_known);
     chunk_copies_list_pieces(copies, tracker->pieces);
     tracker->piece_count = copies->count;
+    tracker->shift = 0;
     if (copies->count > 1)
         return read_pieces(tracker, copies->count, &(bool){false});
     copies->copied = 1;
@@ -313,6 +333,7 @@ static void remember(struct stack_tracker *tracker) {
  * them was quick. */
 static void judge_speed(struct stack_tracker *tracker, uint64_t copy_ticks, size_t piece_count) {
     uint64_t ticks = piece_count <= USUAL_PIECES ? copy_ticks : copy_ticks * USUAL_PIECES / piece_count;
+    ticks -= ticks * tracker->shift / (piece_count + 1);
     uint64_t usual_ticks = tracker->usual_ticks != 0 ? tracker->usual_ticks : ticks;
     uint64_t step = usual_ticks / (FIRST_SPEED_STEP + tracker->timed_looks) + 1;
     tracker->slow = ticks > usual_ticks + usual_ticks / 5;

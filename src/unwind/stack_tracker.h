@@ -117,6 +117,7 @@ struct stack_tracker {
     struct outside_count outside_use; /* of what was predicted outside, so much was come across */
     unsigned useless_looks;           /* so often that was too little */
     uint32_t random;
+    size_t shift;                /* so many pieces of the last list were there to let time pass */
     uint32_t learned_looks;      /* in so many looks it was noted what calls what */
     struct seen_calls own_calls; /* in quick ones */
     struct seen_calls *calls;    /* borrowed: set by the owner, who has several threads of the same code; or NULL */
@@ -139,6 +140,9 @@ void stack_tracker_unlearn(struct stack_tracker *tracker);
  * look will read first; 0: that is not known. Once they are all read, `ahead` is to be set, and the look to follow. It
  * takes them for a slow copy, and reads by itself what they do not suffice for. */
 void stack_tracker_plan(struct stack_tracker *tracker, struct thread_state *thread);
+
+/* Any number. */
+uint32_t stack_tracker_random(struct stack_tracker *tracker);
 
 /* Looks. *thread is brought up to date. STATUS_TORN: the stack was at no attempt one that can be vouched for, and
  * frames are those of the last look. */

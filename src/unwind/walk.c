@@ -164,9 +164,7 @@ bool walk_called_this(const struct walk *walk, const struct caller *caller, cons
 }
 
 uint32_t walk_random(struct walk *walk) {
-    struct stack_tracker *tracker = walk->tracker;
-    tracker->random = tracker->random * 1664525 + 1013904223;
-    return tracker->random;
+    return stack_tracker_random(walk->tracker);
 }
 
 /* In 3.11 and 3.12 the slot that names the innermost frame is elsewhere, and mostly still where it was: it is read

@@ -133,6 +133,40 @@ static void test_what_is_named_outdoes_what_is_not(void **state) {
     seen_calls_release(&seen);
 }
 
+static void test_what_was_seen_itself_is_not_unheard_of(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    struct call_link named = {.code = &generator, .instruction_bytes = 4, .named = true};
+    struct call_link other = {.code = &other_generator, .instruction_bytes = 4};
+    struct seen_call by_name = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &named};
+    struct seen_call by_chance = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &other};
+    assert_false(seen_calls_is_unheard_of(&seen, &by_chance));
+    seen_calls_note(&seen, &by_name, true);
+    seen_calls_note(&seen, &by_chance, true);
+    assert_true(seen_calls_is_unheard_of(&seen, &by_chance));
+    seen_calls_note(&seen, &by_chance, true);
+    assert_false(seen_calls_is_unheard_of(&seen, &by_chance));
+    assert_true(seen_calls_is_outdone(&seen, &by_chance));
+    seen_calls_release(&seen);
+}
+
+/* What is guessed is not recalled until it was seen more often than by chance. */
+static void test_what_is_guessed_is_believed_late(void **state) {
+    (void)state;
+    struct seen_calls seen = {0};
+    struct call_link link = {.code = &generator, .instruction_bytes = 4};
+    struct seen_call call = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &link, .guessed = true};
+    for (int i = 0; i < 15; i++) {
+        seen_calls_note(&seen, &call, false);
+        assert_null(seen_calls_recall_at(&seen, KEY, 8, true, 0));
+        assert_false(seen_calls_knows(&seen, &call, false));
+    }
+    seen_calls_note(&seen, &call, false);
+    assert_non_null(seen_calls_recall_at(&seen, KEY, 8, true, 0));
+    assert_true(seen_calls_knows(&seen, &call, false));
+    seen_calls_release(&seen);
+}
+
 static void test_what_has_more_links_is_recalled_by_its_beginning(void **state) {
     (void)state;
     struct seen_calls seen = {0};
@@ -212,6 +246,8 @@ int main(void) {
         cmocka_unit_test(test_one_of_several_ways_is_chosen_as_often_as_it_was_seen),
         cmocka_unit_test(test_what_contradicts_what_is_seen_more_often_is_not_recalled),
         cmocka_unit_test(test_what_is_named_outdoes_what_is_not),
+        cmocka_unit_test(test_what_was_seen_itself_is_not_unheard_of),
+        cmocka_unit_test(test_what_is_guessed_is_believed_late),
         cmocka_unit_test(test_what_has_more_links_is_recalled_by_its_beginning),
         cmocka_unit_test(test_what_waits_for_many_is_known_when_it_was_seen_twice),
         cmocka_unit_test(test_the_place_of_what_runs_does_not_matter),
