@@ -110,14 +110,15 @@ static void test_what_contradicts_what_is_seen_more_often_is_not_recalled(void *
     seen_calls_release(&seen);
 }
 
+static struct call_link named = {.code = &generator, .instruction_bytes = 4, .named = true};
+static struct call_link other = {.code = &other_generator, .instruction_bytes = 4};
+static const struct seen_call by_name = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &named};
+static const struct seen_call by_chance = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &other};
+
 /* However much more often the other was seen. */
 static void test_what_is_named_outdoes_what_is_not(void **state) {
     (void)state;
     struct seen_calls seen = {0};
-    struct call_link named = {.code = &generator, .instruction_bytes = 4, .named = true};
-    struct call_link other = {.code = &other_generator, .instruction_bytes = 4};
-    struct seen_call by_name = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &named};
-    struct seen_call by_chance = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &other};
     note(&seen, KEY, 8, &other_generator, 4, 100);
     assert_false(seen_calls_is_outdone(&seen, &by_chance));
     assert_ptr_equal(seen_calls_recall_at(&seen, KEY, 8, true, 0)->links[0].code, &other_generator);
@@ -136,10 +137,6 @@ static void test_what_is_named_outdoes_what_is_not(void **state) {
 static void test_what_was_seen_itself_is_not_unheard_of(void **state) {
     (void)state;
     struct seen_calls seen = {0};
-    struct call_link named = {.code = &generator, .instruction_bytes = 4, .named = true};
-    struct call_link other = {.code = &other_generator, .instruction_bytes = 4};
-    struct seen_call by_name = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &named};
-    struct seen_call by_chance = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &other};
     assert_false(seen_calls_is_unheard_of(&seen, &by_chance));
     seen_calls_note(&seen, &by_name, true);
     seen_calls_note(&seen, &by_chance, true);
