@@ -110,10 +110,10 @@ static void test_what_contradicts_what_is_seen_more_often_is_not_recalled(void *
     seen_calls_release(&seen);
 }
 
-static struct call_link named = {.code = &generator, .instruction_bytes = 4, .named = true};
-static struct call_link other = {.code = &other_generator, .instruction_bytes = 4};
-static const struct seen_call by_name = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &named};
-static const struct seen_call by_chance = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &other};
+static struct call_link named_link = {.code = &generator, .instruction_bytes = 4, .named = true};
+static struct call_link other_link = {.code = &other_generator, .instruction_bytes = 4};
+static const struct seen_call by_name = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &named_link};
+static const struct seen_call by_chance = {.key = KEY, .instruction_bytes = 8, .link_count = 1, .links = &other_link};
 
 /* However much more often the other was seen. */
 static void test_what_is_named_outdoes_what_is_not(void **state) {
