@@ -428,7 +428,33 @@ static enum status start_without_frame(struct listing *listing, const struct thr
     size_t count = target->thread_count;
     TRY(start_thread(listing, state));
     listing->vain_starts += target->thread_count == count;
-    return map_set(&listing->bearers, state->thread_id, 0);
+    return STATUS_OK;
+}
+
+/* Of a thread that has begun between the reads of its ids and of its frame (in 3.11 that takes two), the ids are its
+ * creator's still. STATUS_NOT_FOUND: it has ended since. */
+static enum status correct_ids(struct listing *listing, struct thread_state *state) {
+    struct target *target = listing->target;
+    struct thread_state now;
+    uint64_t ignored = 0;
+    TRY(gather_bearers(listing));
+    if (!map_get(&listing->bearers, state->thread_id, &ignored))
+        return STATUS_OK;
+    enum status status = thread_state_read(&target->runtime, state->address, &now);
+    if (status == STATUS_OK && now.interp == state->interp && has_ids(target, &now)) {
+        *state = now;
+        return STATUS_OK;
+    }
+    target->list_stale = true;
+    return status == STATUS_FAILED ? status : STATUS_NOT_FOUND;
+}
+
+static enum status start_with_frame(struct listing *listing, struct thread_state *state) {
+    enum status status = correct_ids(listing, state);
+    if (status == STATUS_NOT_FOUND)
+        return STATUS_OK;
+    TRY(status);
+    return state->frame != 0 && find_thread(listing->target, state) == NULL ? start_thread(listing, state) : STATUS_OK;
 }
 
 /* Of the threads that are new those that have a frame, or those that have none. The oldest, the main one, first. A list
@@ -436,10 +462,11 @@ static enum status start_without_frame(struct listing *listing, const struct thr
 static enum status start_fresh(struct listing *listing, bool with_frame) {
     struct target *target = listing->target;
     for (size_t i = listing->fresh_count; i-- > 0 && target->thread_count < MAX_SAMPLED_THREADS;) {
-        const struct thread_state *state = &listing->fresh[i];
+        struct thread_state *state = &listing->fresh[i];
         if ((state->frame != 0) != with_frame || find_thread(target, state) != NULL)
             continue;
-        TRY(with_frame ? start_thread(listing, state) : start_without_frame(listing, state));
+        TRY(with_frame ? start_with_frame(listing, state) : start_without_frame(listing, state));
+        TRY(map_set(&listing->bearers, state->thread_id, 0));
     }
     return STATUS_OK;
 }

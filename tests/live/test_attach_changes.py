@@ -249,8 +249,9 @@ def test_threads_that_come_and_go(python, tmp_path):
     coming = [name for name in names if name not in ("MainThread", None)]
     assert set(coming) <= {f"comes {i}" for i in range(200)}
     assert len(set(coming)) == len(coming)
-    # A strobe that was kept waiting for all of a round's 50 ms may miss one round.
-    assert len(coming) >= 175
+    # A strobe that was kept waiting for all of a round's 50 ms may miss one round, and parts of others: of 300 runs under a load
+    # of 5 on two processors the worst missed 30.
+    assert len(coming) >= 150
     assert names.count("MainThread") == 1
     # Whose state was seen, and who was gone when it was to be found out which thread it was, as above.
     unknown = [thread for thread in seen["threads"] if thread["native_id"] is None]
