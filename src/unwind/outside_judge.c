@@ -84,9 +84,10 @@ static void note(struct walk *walk, const struct seen_call *call, const struct t
     if (callee != NULL ? walk->tracker->slow : !outside_is_noteworthy(walk))
         return;
     seen_calls_note(walk_calls(walk), call, callee != NULL);
-    const struct seen_call any = of_any_callee(walk, call);
-    if (callee != NULL)
+    if (callee != NULL) {
+        const struct seen_call any = of_any_callee(walk, call);
         seen_calls_note(walk_calls(walk), &any, false);
+    }
 }
 
 /* What is held of the frames outside between the top and this callee. */

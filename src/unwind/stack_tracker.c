@@ -333,6 +333,7 @@ static void remember(struct stack_tracker *tracker) {
  * them was quick. */
 static void judge_speed(struct stack_tracker *tracker, uint64_t copy_ticks, size_t piece_count) {
     uint64_t ticks = piece_count <= USUAL_PIECES ? copy_ticks : copy_ticks * USUAL_PIECES / piece_count;
+    /* Without what was there to let time pass; the chunks count for two. */
     ticks -= ticks * tracker->shift / (piece_count + 1);
     uint64_t usual_ticks = tracker->usual_ticks != 0 ? tracker->usual_ticks : ticks;
     uint64_t step = usual_ticks / (FIRST_SPEED_STEP + tracker->timed_looks) + 1;
