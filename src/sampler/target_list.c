@@ -141,7 +141,7 @@ struct listing {
     struct thread_names names;
     bool all_names;
     struct map wanted;  /* else: of the threads with these ids */
-    struct map bearers; /* ids of threads that are known, when `bearers_known` */
+    struct map bearers; /* the ids of either kind of threads that are known, when `bearers_known` */
     bool bearers_known;
     unsigned vain_starts;
     struct system_threads system; /* read when they are needed first */
@@ -216,6 +216,13 @@ static bool knows_main_thread(const struct target *target) {
     return false;
 }
 
+/* A state that is left behind by a thread that did not end in Python has no frame either. */
+static bool has_left(struct target *target, const struct thread_state *state) {
+    struct thread_state now;
+    return thread_state_read(&target->runtime, state->address, &now) != STATUS_OK || now.interp != state->interp ||
+           now.thread_id != state->thread_id || now.frame == 0;
+}
+
 /* *system is all 0 where it cannot be told. STATUS_NO_PROCESS: the thread has ended since the list was read; only the
  * one that a forked child begins with can have an id that is none of the child's. */
 static enum status find_system_thread(struct listing *listing, const struct thread_state *state,
@@ -226,7 +233,7 @@ static enum status find_system_thread(struct listing *listing, const struct thre
         return status;
     if (status == STATUS_NO_PROCESS || status == STATUS_NOT_FOUND)
         status = search_system_thread(listing, state, name, system);
-    if (status != STATUS_NO_PROCESS)
+    if (status != STATUS_NO_PROCESS || has_left(listing->target, state))
         return status;
     *system = (struct system_thread){0};
     return STATUS_OK;
@@ -256,16 +263,24 @@ static uint64_t cpu_before(const struct listing *listing, const struct target_th
     return is_wait && is_first && target->strange_cpu_ns < cpu_ns ? target->strange_cpu_ns : cpu_ns;
 }
 
+/* Python's thread ids are used again at once, so what has the id now may be a successor. The main thread has none; of
+ * a forked child's, threading keeps the native id of the thread that forked. */
+static const struct thread_name *find_name(const struct listing *listing, const struct target_thread *thread) {
+    const struct thread_name *name = thread_names_find(&listing->names, thread->thread_id);
+    uint64_t native_id = thread->sampled.native_id;
+    bool is_main = native_id == (uint64_t)process_own_pid(listing->target->process);
+    bool is_successors =
+        name != NULL && !is_main && native_id != 0 && name->native_id != 0 && name->native_id != native_id;
+    return is_successors ? NULL : name;
+}
+
 static enum status start_thread(struct listing *listing, const struct thread_state *state) {
     struct target *target = listing->target;
-    const struct thread_name *name = thread_names_find(&listing->names, state->thread_id);
     struct system_thread system;
-    enum status status = find_system_thread(listing, state, name, &system);
+    enum status status =
+        find_system_thread(listing, state, thread_names_find(&listing->names, state->thread_id), &system);
     if (status != STATUS_OK)
         return status == STATUS_NO_PROCESS ? STATUS_OK : status;
-    /* Left behind by a thread that did not end in Python. */
-    if (state->frame == 0 && system.tid == 0)
-        return STATUS_OK;
     target->settle_ns = TARGET_SETTLE_FIRST_NS;
     struct target_thread *thread = add_thread(target);
     if (thread == NULL)
@@ -290,6 +305,7 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     watch_thread(listing, thread);
     if (thread->watch != NULL)
         thread->cpu_start_ns = cpu_before(listing, thread);
+    const struct thread_name *name = find_name(listing, thread);
     if (name != NULL)
         thread->sampled.name = strdup(name->name);
     else if (thread->sampled.native_id == (uint64_t)process_own_pid(target->process))
@@ -298,11 +314,8 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
 }
 
 static enum status rename_thread(struct listing *listing, struct target_thread *thread) {
-    const struct thread_name *name = thread_names_find(&listing->names, thread->thread_id);
+    const struct thread_name *name = find_name(listing, thread);
     if (name == NULL || (thread->sampled.name != NULL && strcmp(name->name, thread->sampled.name) == 0))
-        return STATUS_OK;
-    /* Python's thread ids are used again at once: the name may be that of a successor. */
-    if (thread->sampled.name != NULL && name->native_id != 0 && name->native_id != thread->sampled.native_id)
         return STATUS_OK;
     free((char *)(uintptr_t)thread->sampled.name);
     thread->sampled.name = strdup(name->name);
@@ -406,9 +419,18 @@ static enum status gather_bearers(struct listing *listing) {
     if (listing->bearers_known)
         return STATUS_OK;
     listing->bearers_known = true;
-    for (size_t i = 0; i < target->thread_count; i++)
+    for (size_t i = 0; i < target->thread_count; i++) {
         TRY(map_set(&listing->bearers, target->threads[i]->thread_id, 0));
+        TRY(map_set(&listing->bearers, target->threads[i]->sampled.native_id, 0));
+    }
     return STATUS_OK;
+}
+
+/* One of its ids is another's. A thread sets them one after the other, with a system call between them. */
+static bool bears_ids_of_another(const struct listing *listing, const struct thread_state *state) {
+    uint64_t ignored = 0;
+    return map_get(&listing->bearers, state->thread_id, &ignored) ||
+           (state->native_thread_id != 0 && map_get(&listing->bearers, state->native_thread_id, &ignored));
 }
 
 /* Up to 3.11 a state bears its creator's ids until the thread itself runs (Modules/_threadmodule.c), later it has none;
@@ -417,11 +439,10 @@ static enum status gather_bearers(struct listing *listing) {
  * own. */
 static enum status start_without_frame(struct listing *listing, const struct thread_state *state) {
     struct target *target = listing->target;
-    uint64_t ignored = 0;
     if (listing->vain_starts == MAX_VAIN_STARTS)
         return STATUS_OK;
     TRY(gather_bearers(listing));
-    if (map_get(&listing->bearers, state->thread_id, &ignored)) {
+    if (bears_ids_of_another(listing, state)) {
         listing->unborn ^= state->address;
         return STATUS_OK;
     }
@@ -436,9 +457,8 @@ static enum status start_without_frame(struct listing *listing, const struct thr
 static enum status correct_ids(struct listing *listing, struct thread_state *state) {
     struct target *target = listing->target;
     struct thread_state now;
-    uint64_t ignored = 0;
     TRY(gather_bearers(listing));
-    if (!map_get(&listing->bearers, state->thread_id, &ignored))
+    if (!bears_ids_of_another(listing, state))
         return STATUS_OK;
     enum status status = thread_state_read(&target->runtime, state->address, &now);
     if (status == STATUS_OK && now.interp == state->interp && has_ids(target, &now)) {
@@ -467,6 +487,7 @@ static enum status start_fresh(struct listing *listing, bool with_frame) {
             continue;
         TRY(with_frame ? start_with_frame(listing, state) : start_without_frame(listing, state));
         TRY(map_set(&listing->bearers, state->thread_id, 0));
+        TRY(map_set(&listing->bearers, state->native_thread_id, 0));
     }
     return STATUS_OK;
 }

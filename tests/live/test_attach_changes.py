@@ -244,8 +244,10 @@ def test_threads_that_come_and_go(python, tmp_path):
             target.send()
             seen = running.json()
     names = [thread["name"] for thread in seen["threads"]]
-    # A thread runs before threading knows it, and one that ends meanwhile is never named; with 200 of them that is rare.
-    assert names.count(None) <= 4
+    # A thread runs before threading knows it, and is listed for a moment after threading has forgotten it: a round that
+    # is met at its end can have no names. Those that lived for a sample have one, but for few.
+    unnamed = [thread for thread in seen["threads"] if thread["name"] is None]
+    assert len(unnamed) <= 25 and sum(thread["sampled"]["samples"] > 0 for thread in unnamed) <= 4
     coming = [name for name in names if name not in ("MainThread", None)]
     assert set(coming) <= {f"comes {i}" for i in range(200)}
     assert len(set(coming)) == len(coming)
@@ -253,11 +255,9 @@ def test_threads_that_come_and_go(python, tmp_path):
     # of 5 on two processors the worst missed 30.
     assert len(coming) >= 150
     assert names.count("MainThread") == 1
-    # Whose state was seen, and who was gone when it was to be found out which thread it was, as above.
-    unknown = [thread for thread in seen["threads"] if thread["native_id"] is None]
-    assert len(unknown) <= 25 and not any(thread["sampled"]["samples"] for thread in unknown)
-    identities = [thread["native_id"] for thread in seen["threads"] if thread["native_id"] is not None]
-    assert len(set(identities)) == len(identities)
+    # Who is gone when it is to be found out which thread it was, is not listed.
+    identities = [thread["native_id"] for thread in seen["threads"]]
+    assert None not in identities and len(set(identities)) == len(identities)
 
 
 THOUSANDS = """
