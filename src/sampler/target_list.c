@@ -1,7 +1,7 @@
 /* Which interpreters and threads a process has. */
 #include "base/array.h"
-#include "sampler/native_ids.h"
 #include "sampler/target_parts.h"
+#include "sampler/thread_finder.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,6 @@ static const uint64_t YOUNG_LIST_PERIOD_NS = 5 * NS_PER_MS;
 static const uint64_t YOUNG_NS = 50 * NS_PER_MS;
 /* Of a process; what is remembered of each is some 10 KiB. */
 enum { MAX_SAMPLED_THREADS = 1 << 14 };
-/* The system's threads may be read again once, for those that were born meanwhile. */
-enum { MAX_SYSTEM_READINGS = 2 };
 /* So many thread states are read at a time. */
 enum { STATES_AHEAD = 64 };
 /* Of states without a frame whose threads have ended (they are left behind by C code), so many are tried a listing. */
@@ -144,9 +142,7 @@ struct listing {
     struct map bearers; /* the ids of either kind of threads that are known, when `bearers_known` */
     bool bearers_known;
     unsigned vain_starts;
-    struct system_threads system; /* read when they are needed first */
-    struct native_ids native_ids;
-    unsigned system_readings;
+    struct thread_finder finder;
     struct states_ahead ahead;
     bool no_files;   /* there are no descriptors left */
     uint64_t unborn; /* the addresses of thread states that have run nothing yet, put together; 0: there are none */
@@ -156,87 +152,6 @@ struct listing {
 static bool has_ids(const struct target *target, const struct thread_state *state) {
     bool has_native_id = layout_has(target->runtime.layout.thread.native_thread_id);
     return state->thread_id != 0 && (!has_native_id || state->native_thread_id != 0);
-}
-
-/* Where the process has ids of its own: of threads that are known they are, too. */
-static enum status read_own_tids(struct listing *listing) {
-    const struct target *target = listing->target;
-    struct map own_tids = {0};
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < target->thread_count && status == STATUS_OK; i++) {
-        const struct target_thread *thread = target->threads[i];
-        if (thread->watch != NULL && !target_thread_has_ended(thread))
-            status = map_set(&own_tids, (uint64_t)thread->tid, thread->sampled.native_id);
-    }
-    for (size_t i = 0; i < listing->system.count && status == STATUS_OK; i++) {
-        struct system_thread *system = &listing->system.items[i];
-        uint64_t own_tid = 0;
-        if (map_get(&own_tids, (uint64_t)system->tid, &own_tid))
-            system->own_tid = (pid_t)own_tid;
-        else
-            status = process_read_thread(target->process, system->tid, system);
-        if (status == STATUS_NO_PROCESS)
-            status = STATUS_OK;
-    }
-    map_release(&own_tids);
-    return status;
-}
-
-static enum status read_system_threads(struct listing *listing) {
-    struct target *target = listing->target;
-    struct error ignored = {0};
-    native_ids_release(&listing->native_ids);
-    system_threads_release(&listing->system);
-    listing->system_readings++;
-    TRY(process_list_threads(target->process, &listing->system, &ignored));
-    if (listing->system.items[0].own_tid == 0)
-        TRY(read_own_tids(listing));
-    return native_ids_init(&listing->native_ids, target->process, &listing->system);
-}
-
-/* Among all threads of the process. They may have been read before it was born. STATUS_NO_PROCESS when it cannot be
- * told, or it has ended. */
-static enum status search_system_thread(struct listing *listing, const struct thread_state *state,
-                                        const struct thread_name *name, struct system_thread *system) {
-    const struct system_thread *found = NULL;
-    /* A reading that failed, as of a process that is ending, has left none. */
-    if (listing->native_ids.system != NULL)
-        found = native_ids_claim(&listing->native_ids, state, name);
-    if (found == NULL && listing->system_readings < MAX_SYSTEM_READINGS) {
-        TRY(read_system_threads(listing));
-        found = native_ids_claim(&listing->native_ids, state, name);
-    }
-    return found != NULL ? process_read_thread(listing->target->process, found->tid, system) : STATUS_NO_PROCESS;
-}
-
-static bool knows_main_thread(const struct target *target) {
-    for (size_t i = 0; i < target->thread_count; i++)
-        if (target->threads[i]->sampled.native_id == (uint64_t)process_own_pid(target->process))
-            return true;
-    return false;
-}
-
-/* A state that is left behind by a thread that did not end in Python has no frame either. */
-static bool has_left(struct target *target, const struct thread_state *state) {
-    struct thread_state now;
-    return thread_state_read(&target->runtime, state->address, &now) != STATUS_OK || now.interp != state->interp ||
-           now.thread_id != state->thread_id || now.frame == 0;
-}
-
-/* *system is all 0 where it cannot be told. STATUS_NO_PROCESS: the thread has ended since the list was read; only the
- * one that a forked child begins with can have an id that is none of the child's. */
-static enum status find_system_thread(struct listing *listing, const struct thread_state *state,
-                                      const struct thread_name *name, struct system_thread *system) {
-    enum status status = process_read_own_thread(listing->target->process, state->native_thread_id, system);
-    bool is_main = state->native_thread_id == (uint64_t)process_own_pid(listing->target->process);
-    if (status == STATUS_NO_PROCESS && (is_main || knows_main_thread(listing->target)))
-        return status;
-    if (status == STATUS_NO_PROCESS || status == STATUS_NOT_FOUND)
-        status = search_system_thread(listing, state, name, system);
-    if (status != STATUS_NO_PROCESS || has_left(listing->target, state))
-        return status;
-    *system = (struct system_thread){0};
-    return STATUS_OK;
 }
 
 /* The user is told of threads that strobe could not watch for want of descriptors. They are tried again. */
@@ -278,7 +193,7 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     struct target *target = listing->target;
     struct system_thread system;
     enum status status =
-        find_system_thread(listing, state, thread_names_find(&listing->names, state->thread_id), &system);
+        thread_finder_find(&listing->finder, state, thread_names_find(&listing->names, state->thread_id), &system);
     if (status != STATUS_OK)
         return status == STATUS_NO_PROCESS ? STATUS_OK : status;
     target->settle_ns = TARGET_SETTLE_FIRST_NS;
@@ -594,7 +509,7 @@ static enum status list_all(struct listing *listing) {
 }
 
 enum status target_list_threads(struct target *target, uint64_t now_ns) {
-    struct listing listing = {.target = target, .now_ns = now_ns};
+    struct listing listing = {.target = target, .finder = {.target = target}, .now_ns = now_ns};
     bool young = now_ns - target->opened_ns < YOUNG_NS;
     listing.all_names = young || now_ns - target->names_read_ns >= LIST_PERIOD_NS;
     if (listing.all_names)
@@ -605,8 +520,7 @@ enum status target_list_threads(struct target *target, uint64_t now_ns) {
     memory_pages_clear(&target->pages);
     arena_release(&target->names);
     enum status status = list_all(&listing);
-    native_ids_release(&listing.native_ids);
-    system_threads_release(&listing.system);
+    thread_finder_release(&listing.finder);
     map_release(&listing.wanted);
     map_release(&listing.bearers);
     free(listing.fresh);

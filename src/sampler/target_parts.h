@@ -1,5 +1,5 @@
-/* A process that is sampled, and what target.c, target_list.c, target_resting.c and target_sharing.c share of it.
- * Private to them. */
+/* A process that is sampled, and what target.c, target_list.c, thread_finder.c, target_resting.c and target_sharing.c
+ * share of it. Private to them. */
 #ifndef STROBE_SAMPLER_TARGET_PARTS_H
 #define STROBE_SAMPLER_TARGET_PARTS_H
 
