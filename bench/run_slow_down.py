@@ -8,8 +8,9 @@ TITLE = "Slow-down of ten programs, started under a profiler"
 # {tool: (median of the ten, worst of the ten)}: CPU alone; CPU, memory and copies.
 GOALS = {launchers.CPU_ONLY: (1.01, None), launchers.ALL: (1.05, 1.20)}
 TURN_S = 0.2
-TURNS, TURNS_SHORT, TURNS_LONG = 20, 6, 100
-PEER_TURNS = 3
+TURNS, PEER_TURNS = 5, 3
+# Processes of one program differ by one or two hundredths, all their lives: where things lie in memory is another each time.
+PROCESSES, PROCESSES_SHORT, PROCESSES_LONG = 8, 2, 32
 # Rounds of some of the programs take seconds.
 ENOUGH_SHORT_S = 5
 # How many times slower another's tool may be before it is given up.
@@ -29,15 +30,28 @@ PROGRAMS = {
 }
 
 
-def own_turns(context):
-    return TURNS_LONG if context.long else TURNS_SHORT if context.short else TURNS
+def own_processes(context):
+    return PROCESSES_LONG if context.long else PROCESSES_SHORT if context.short else PROCESSES
+
+
+def peer_turns(context):
+    return 1 if context.short else PEER_TURNS
 
 
 def effort_of(context, tools):
-    own, others = own_turns(context), 1 if context.short else PEER_TURNS
-    counts = {tool.name: own if tool.name in GOALS else others for tool in tools}
+    counts = {tool.name: TURNS if tool.name in GOALS else peer_turns(context) for tool in tools}
     hurried = {tool.name: PATIENCE for tool in tools if tool.name not in GOALS}
     return turns.Effort(TURN_S, counts, ENOUGH_SHORT_S if context.short else float("inf"), hurried)
+
+
+def pairs_of(context, bare, tools, package_folder, program):
+    """{tool: pairs of Turns}: of the peers those of one process, of strobe those of several, one after the other."""
+    found = {}
+    for index in range(own_processes(context)):
+        due = [tool for tool in tools if index == 0 or tool.name in GOALS]
+        for name, pairs in turns.compare(bare, due, package_folder, program, effort_of(context, due)).items():
+            found.setdefault(name, []).extend(pairs)
+    return found
 
 
 def measure(context, interpreter):
@@ -46,9 +60,8 @@ def measure(context, interpreter):
     ratios = {}
     with tempfile.TemporaryDirectory() as folder:
         bare, tools = launchers.bare(interpreter), launchers.of_interpreter(context, interpreter, folder)
-        effort = effort_of(context, tools)
         for title, program in PROGRAMS.items():
-            for name, pairs in turns.compare(bare, tools, package_folder, program, effort).items():
+            for name, pairs in pairs_of(context, bare, tools, package_folder, program).items():
                 if pairs:
                     ratios.setdefault(name, {})[title] = turns.ratio(pairs, "wall_s"), turns.ratio(pairs, "cpu_s")
     return ratios
@@ -94,11 +107,12 @@ def run(context):
         *figures.table(head, rows),
         "",
         "Time for a round under the tool to that without. All tools, and none, run the program at once, and take turns: only one "
-        f"gets on, for {TURN_S:g} s or one round, then the next; a ratio is the median of those of neighbouring turns, "
-        f"{own_turns(context)} of each for strobe{', fewer where they are long,' if context.short else ''} and "
-        f"{1 if context.short else PEER_TURNS} for the others; `>`: given up, at {PATIENCE} times the bare turn's time. CPU time is "
-        "the program's own, of all threads. All tools with their default rates (strobe and profiling.sampling 1 kHz, Scalene and py-spy 100 Hz)."
-        + ("" if context.long else f" `bench/run --long run_slow_down` takes {TURNS_LONG} turns."),
+        f"gets on, for {TURN_S:g} s or one round, then the next; a ratio is the median of those of neighbouring turns, for strobe "
+        f"{TURNS} {'or fewer ' if context.short else ''}of each of {own_processes(context)} processes (and as many bare ones: two "
+        f"processes of one program differ by one or two hundredths), for the others {peer_turns(context)} of one; `>`: given up, "
+        f"at {PATIENCE} times the bare turn's time. CPU time is the program's own, of all threads. All tools with their default "
+        "rates (strobe and profiling.sampling 1 kHz, Scalene and py-spy 100 Hz)."
+        + ("" if context.long else f" `bench/run --long run_slow_down` takes {PROCESSES_LONG} processes."),
         "",
         *verdicts,
     ]
