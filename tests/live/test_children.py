@@ -60,16 +60,16 @@ class Sampled:
 
     def __init__(self, path):
         capture = capture_reader.Capture(Path(path).read_bytes())
-        self.processes = []
         self.ends = {}
         self.seconds = defaultdict(Counter)
         self.last_ns = {}
-        pids, threads = {}, {}
+        pids, threads, latest = {}, {}, {}
         for record in capture.records():
             kind = record["record"]
-            if kind == "process" and record["number"] not in pids:
+            if kind == "process":
+                # Told again when another is known of it: it may have been met between fork and exec.
                 pids[record["number"]] = record["pid"]
-                self.processes.append(record)
+                latest[record["number"]] = record
             elif kind == "process_end":
                 self.ends[pids[record["number"]]] = record["time_ns"]
             elif kind == "thread":
@@ -80,6 +80,7 @@ class Sampled:
                 for function in {frame["function"] for frame in record["stack"]}:
                     self.seconds[pid][function] += record["weight_ns"] / 1e9
         assert capture.ended
+        self.processes = list(latest.values())
         self.pids = [process["pid"] for process in self.processes]
 
 
