@@ -110,3 +110,7 @@ const struct thread_name *thread_names_find(const struct thread_names *names, ui
         return NULL;
     return bsearch(&sought, names->items, names->count, sizeof names->items[0], compare_ids);
 }
+
+bool thread_name_is_of(const struct thread_name *name, uint64_t native_id) {
+    return native_id == 0 || name->native_id == 0 || name->native_id == native_id;
+}

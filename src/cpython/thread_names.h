@@ -26,4 +26,9 @@ enum status thread_names_read(struct runtime *runtime, const struct interp *inte
 /* The entry of a thread, or NULL. */
 const struct thread_name *thread_names_find(const struct thread_names *names, uint64_t thread_id);
 
+/* Whether that entry is the thread's with this native id: thread ids are used again at once, so it may be one's that
+ * had the id before or has it since. True where one of the two native ids is not known (0). Not for the main thread,
+ * whose id is no other's: in a forked child, threading keeps the native id of the thread that forked. */
+bool thread_name_is_of(const struct thread_name *name, uint64_t native_id);
+
 #endif

@@ -57,7 +57,10 @@ static enum status describe_thread(void *context, const struct interp *interp, c
     }
     if (thread->gil == GIL_NONE && waits_for_gil(looker, interp, state, system))
         thread->gil = GIL_WAITING;
-    if (thread->name == NULL && thread->native_id == (uint64_t)process_own_pid(looker->process))
+    bool is_main = thread->native_id == (uint64_t)process_own_pid(looker->process);
+    if (name != NULL && !is_main && !thread_name_is_of(name, thread->native_id))
+        thread->name = NULL;
+    if (thread->name == NULL && is_main)
         thread->name = "MainThread";
     else if (thread->name == NULL && system != NULL)
         thread->name = arena_copy_text(&looker->look->arena, system->comm, strlen(system->comm));

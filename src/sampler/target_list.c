@@ -174,19 +174,16 @@ static uint64_t cpu_before(const struct listing *listing, const struct target_th
     bool is_wait = target->options.mode == SAMPLING_WAIT;
     if (target->listed_once && !is_wait)
         return cpu_ns > most_ns ? cpu_ns - most_ns : 0;
-    bool is_first = !target->listed_once && thread->sampled.native_id == (uint64_t)process_own_pid(target->process);
+    bool is_first = !target->listed_once && target_is_main_thread(target, thread->sampled.native_id);
     return is_wait && is_first && target->strange_cpu_ns < cpu_ns ? target->strange_cpu_ns : cpu_ns;
 }
 
-/* Python's thread ids are used again at once, so what has the id now may be a successor. The main thread has none; of
- * a forked child's, threading keeps the native id of the thread that forked. */
 static const struct thread_name *find_name(const struct listing *listing, const struct target_thread *thread) {
     const struct thread_name *name = thread_names_find(&listing->names, thread->thread_id);
     uint64_t native_id = thread->sampled.native_id;
-    bool is_main = native_id == (uint64_t)process_own_pid(listing->target->process);
-    bool is_successors =
-        name != NULL && !is_main && native_id != 0 && name->native_id != 0 && name->native_id != native_id;
-    return is_successors ? NULL : name;
+    bool is_own =
+        name == NULL || target_is_main_thread(listing->target, native_id) || thread_name_is_of(name, native_id);
+    return is_own ? name : NULL;
 }
 
 static enum status start_thread(struct listing *listing, const struct thread_state *state) {
@@ -223,7 +220,7 @@ static enum status start_thread(struct listing *listing, const struct thread_sta
     const struct thread_name *name = find_name(listing, thread);
     if (name != NULL)
         thread->sampled.name = strdup(name->name);
-    else if (thread->sampled.native_id == (uint64_t)process_own_pid(target->process))
+    else if (target_is_main_thread(target, thread->sampled.native_id))
         thread->sampled.name = strdup("MainThread");
     return target->sink->thread_started(target->sink, &thread->sampled);
 }

@@ -65,6 +65,11 @@ struct target {
     bool restarted;  /* the interpreter was finalised and initialised again */
 };
 
+/* Whether it is the main thread that has this id, in the process's own namespace. */
+static inline bool target_is_main_thread(const struct target *target, uint64_t native_id) {
+    return native_id == (uint64_t)process_own_pid(target->process);
+}
+
 /* Reads the interpreters again; notices those that are new, and new threads by the heads of the lists. STATUS_TORN:
  * they changed meanwhile, or are gone. */
 enum status target_read_interps(struct target *target) MUST_USE;

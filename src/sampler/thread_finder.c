@@ -56,12 +56,13 @@ static enum status search_system_thread(struct thread_finder *finder, const stru
 
 static bool knows_main_thread(const struct target *target) {
     for (size_t i = 0; i < target->thread_count; i++)
-        if (target->threads[i]->sampled.native_id == (uint64_t)process_own_pid(target->process))
+        if (target_is_main_thread(target, target->threads[i]->sampled.native_id))
             return true;
     return false;
 }
 
-/* A state that is left behind by a thread that did not end in Python has no frame either. */
+/* Whether the thread has left Python since its state was read. The state of one that did not end in Python is left
+ * behind, and has no frame either. */
 static bool has_left(struct target *target, const struct thread_state *state) {
     struct thread_state now;
     return thread_state_read(&target->runtime, state->address, &now) != STATUS_OK || now.interp != state->interp ||
@@ -72,7 +73,7 @@ static bool has_left(struct target *target, const struct thread_state *state) {
 enum status thread_finder_find(struct thread_finder *finder, const struct thread_state *state,
                                const struct thread_name *name, struct system_thread *system) {
     enum status status = process_read_own_thread(finder->target->process, state->native_thread_id, system);
-    bool is_main = state->native_thread_id == (uint64_t)process_own_pid(finder->target->process);
+    bool is_main = target_is_main_thread(finder->target, state->native_thread_id);
     if (status == STATUS_NO_PROCESS && (is_main || knows_main_thread(finder->target)))
         return status;
     if (status == STATUS_NO_PROCESS || status == STATUS_NOT_FOUND)

@@ -278,9 +278,9 @@ def test_a_thousand_threads_at_once(any_python, tmp_path):
     names = {thread["name"] for thread in seen["threads"]}
     assert names == {"MainThread"} | {f"thread {i}" for i in range(1000)}
     assert len(seen["threads"]) == 1001
-    # The last look is after the time is over, and what it takes itself is nobody's. On a busy machine the last thread may still
-    # be on its way to where it stops.
-    assert 999 * 0.5 <= function_of(seen, "leaf")["total_wait_s"] <= 1000 * seen["elapsed_s"]
+    # The last look is after the time is over, and what it takes itself is nobody's. A capture's weights are whole ticks, of
+    # 0.2 ms at this rate; what is over is carried on, and not said of the last one.
+    assert 1000 * (0.5 - 2 * 0.0002) <= function_of(seen, "leaf")["total_wait_s"] <= 1000 * seen["elapsed_s"]
 
 
 # ---------------------------------------------------------------------------------------------- the end of it

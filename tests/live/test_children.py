@@ -63,24 +63,23 @@ class Sampled:
         self.ends = {}
         self.seconds = defaultdict(Counter)
         self.last_ns = {}
-        pids, threads, latest = {}, {}, {}
+        processes, threads = {}, {}
         for record in capture.records():
             kind = record["record"]
             if kind == "process":
                 # Told again when another is known of it: it may have been met between fork and exec.
-                pids[record["number"]] = record["pid"]
-                latest[record["number"]] = record
+                processes[record["number"]] = record
             elif kind == "process_end":
-                self.ends[pids[record["number"]]] = record["time_ns"]
+                self.ends[processes[record["number"]]["pid"]] = record["time_ns"]
             elif kind == "thread":
-                threads[record["thread"]] = pids[record["process"]]
+                threads[record["thread"]] = processes[record["process"]]["pid"]
             elif kind == "sample":
                 pid = threads[record["thread"]]
                 self.last_ns[pid] = record["time_ns"]
                 for function in {frame["function"] for frame in record["stack"]}:
                     self.seconds[pid][function] += record["weight_ns"] / 1e9
         assert capture.ended
-        self.processes = list(latest.values())
+        self.processes = list(processes.values())
         self.pids = [process["pid"] for process in self.processes]
 
 
