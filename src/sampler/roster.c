@@ -274,11 +274,13 @@ static bool has_left(const struct roster_process *process) {
     return process->sides[ROSTER_INSIDE] == NULL && process->sides[ROSTER_OUTSIDE] == NULL;
 }
 
+/* Though both sides have seen its end, a process lingers: it may have exec'd, and the program that it became, ended by
+ * now, may not have been found. */
 static enum status sweep(struct roster *roster, uint64_t before_ns) {
     for (size_t i = roster->count; i-- > 0;) {
         struct roster_process *process = roster->processes[i];
         TRY(sweep_threads(roster, process, before_ns));
-        if (has_left(process) && (was_seen_by_both(process->seen) || process->ended_ns <= before_ns))
+        if (has_left(process) && process->ended_ns <= before_ns)
             TRY(close_process(roster, i));
     }
     return STATUS_OK;

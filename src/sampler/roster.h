@@ -18,8 +18,8 @@ struct roster *roster_new(struct sample_sink *sink,
 /* Tells the sink of all ends that it waited with, and frees it. */
 enum status roster_free(struct roster *roster) MUST_USE;
 
-/* What to give the engine of that side. A process is told by its id, a thread by its native id. Who one side has seen
- * the end of and the other has not seen at all is kept a little while: the other may be slower. */
+/* What to give the engine of that side. A process is told by its id, a thread by its native id. A process that no
+ * side has any more, and a thread that only one has ever had, is kept a little while: a side may be slower. */
 struct sample_sink *roster_sink(struct roster *roster, enum roster_side side);
 
 /* How many processes there were. */

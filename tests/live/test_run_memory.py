@@ -103,6 +103,37 @@ def test_exec(python, run):
     report.assert_exact("after", "live", 5242890)
 
 
+# The program that it becomes ends while strobe gets no processor; who wakes strobe sees the end of a pipe.
+EXEC_UNSEEN = """
+import time
+kept = []
+if "AGAIN" in os.environ:
+    kept.append(bytearray(5242889)) #after
+    sys.exit()
+for i in range(7):
+    kept.append(bytearray(3145739)) #before
+strobe = os.getppid()
+ended, end = os.pipe()
+if os.fork() == 0:
+    os.close(end)
+    os.read(ended, 1)
+    os.kill(strobe, signal.SIGCONT)
+    os._exit(0)
+os.set_inheritable(end, True)
+os.environ["AGAIN"] = "1"
+shell = f"sleep 0.2; kill -STOP {strobe}; exec $0 $1"
+os.execv("/bin/sh", ["sh", "-c", shell, sys.executable, __file__])
+"""
+
+
+def test_exec_unseen(python, run):
+    report = run(python, EXEC_UNSEEN)
+    report.assert_exact("before", "peak", 7 * 3145740)
+    report.assert_exact("before", "live", 0)
+    report.assert_exact("after", "live", 5242890)
+    assert len([process for process in report.report["processes"] if process["pid"] == report.report["pid"]]) == 1
+
+
 LEAKS = """
 import time
 kept, cache = [], {}

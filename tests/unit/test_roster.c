@@ -111,6 +111,10 @@ static void end(struct sample_sink *side, struct sampled_process *process, uint6
     assert_int_equal(side->process_ended(side, process, &counters), STATUS_OK);
 }
 
+static void pass(struct sample_sink *side, uint64_t now_ns) {
+    assert_int_equal(side->idle(side, now_ns), STATUS_OK);
+}
+
 static void start_thread(struct sample_sink *side, struct sampled_thread *thread) {
     assert_int_equal(side->thread_started(side, thread), STATUS_OK);
 }
@@ -155,6 +159,8 @@ static void see_one_of_each(int first, int second, int first_to_end) {
     end(sides[first_to_end], &processes[first_to_end], 3);
     assert_int_equal(heard.ended_processes, 0);
     end(sides[!first_to_end], &processes[!first_to_end], 4);
+    assert_int_equal(heard.ended_processes, 0);
+    pass(sides[first], clock_monotonic_ns() + NS_PER_S);
     assert_int_equal(heard.ended_processes, 1);
     assert_int_equal(heard.counters.taken, 7);
     assert_int_equal(heard.counters.errors, 2);
@@ -182,8 +188,8 @@ static void test_counters_are_told_before_the_end(void **state) {
             end(sides[0], &processes[0], 5);
     }
     end(sides[1], &processes[1], 50);
-    assert_int_equal(heard.counters.taken, 55);
     assert_int_equal(roster_free(roster), STATUS_OK);
+    assert_int_equal(heard.counters.taken, 55);
 }
 
 static void test_two_sides_are_one(void **state) {
@@ -238,10 +244,34 @@ static void test_exec(void **state) {
         end_thread(sides[0], &threads[1]);
         end(sides[0], &after, 10);
         end(sides[1], &outside, 100);
-        assert_int_equal(heard.counters.taken, 111);
-        assert_int_equal(heard.ended_threads, 2);
         assert_int_equal(roster_free(roster), STATUS_OK);
+        assert_int_equal(heard.ended_threads, 2);
+        assert_int_equal(heard.ended_processes, 1);
+        assert_int_equal(heard.counters.taken, 111);
     }
+}
+
+/* What the process had become is found only when all have seen its end. */
+static void test_exec_found_late(void **state) {
+    (void)state;
+    struct heard heard;
+    struct sample_sink *sides[2];
+    struct roster *roster = open_roster(&heard, sides);
+    struct sampled_process before = {.pid = 7}, after = {.pid = 7}, outside = {.pid = 7};
+    start(sides[0], &before);
+    start(sides[1], &outside);
+    end(sides[0], &before, 1);
+    end(sides[1], &outside, 100);
+    pass(sides[1], clock_monotonic_ns());
+    start(sides[0], &after);
+    pass(sides[1], clock_monotonic_ns() + NS_PER_S);
+    assert_int_equal(heard.ended_processes, 0);
+    end(sides[0], &after, 10);
+    pass(sides[1], clock_monotonic_ns() + NS_PER_S);
+    assert_int_equal(heard.ended_processes, 1);
+    assert_int_equal(heard.counters.taken, 111);
+    assert_int_equal(roster_process_count(roster), 1);
+    assert_int_equal(roster_free(roster), STATUS_OK);
 }
 
 static void test_others_are_others(void **state) {
@@ -269,10 +299,6 @@ static void test_others_are_others(void **state) {
     end(sides[0], &again, 0);
     assert_int_equal(roster_free(roster), STATUS_OK);
     assert_int_equal(heard.ended_processes, 3);
-}
-
-static void pass(struct sample_sink *side, uint64_t now_ns) {
-    assert_int_equal(side->idle(side, now_ns), STATUS_OK);
 }
 
 /* Who sees from outside is told whether there is an agent: after a while, for it may only be late. */
@@ -476,6 +502,7 @@ int main(void) {
         cmocka_unit_test(test_two_sides_are_one),
         cmocka_unit_test(test_one_side_alone),
         cmocka_unit_test(test_exec),
+        cmocka_unit_test(test_exec_found_late),
         cmocka_unit_test(test_others_are_others),
         cmocka_unit_test(test_who_has_no_agent),
         cmocka_unit_test(test_the_agent_leaves),
