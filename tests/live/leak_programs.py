@@ -418,20 +418,24 @@ for at in steps():
 """,
 }
 
-# No new objects: one block that grows, and grows.
+# No new objects: one block that grows, and grows, the more seldom the larger it is; evenly in time, whatever else the
+# machine does, as a pause at the end says that it has come to rest.
 CONTAINERS = {
     "a list of nothing": f"""
-seen = []
-def note():
-    seen.extend([None] * 30_000) #leak
+seen, before = [], 0
+def note(share):
+    seen.extend([None] * int(share * 16_000_000)) #leak
 for at in steps(0.02, {CONTAINER_SECONDS}):
-    note()
+    note(at - before)
+    before = at
 """,
     "a buffer that is never read": f"""
-buffer, chunk = bytearray(), bytes(150_000)
-def receive():
-    buffer.extend(chunk) #leak
+buffer, chunk, before = bytearray(), bytes(83_000_000), 0
+def receive(share):
+    more = memoryview(chunk)[:int(share * len(chunk))]
+    buffer.extend(more) #leak
 for at in steps(0.02, {CONTAINER_SECONDS}):
-    receive()
+    receive(at - before)
+    before = at
 """,
 }
