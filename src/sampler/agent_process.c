@@ -117,6 +117,7 @@ static struct agent_reading reading_of(struct agent_process *process, struct sam
         .native_boundaries = native_boundaries,
         .free_threaded = process->sampled.free_threaded,
         .unseen_ns = &process->unseen_ns,
+        .looks = &process->looks,
         .stride_ns = process->stride_ns,
         .from_ns = process->sampled.start_ns,
         .now_ns = clock_monotonic_ns(),

@@ -24,10 +24,11 @@ struct agent_process {
     uint64_t no_slot_seen, no_event_seen;
     uint32_t thread_count;
     uint64_t unseen_ns, stride_ns; /* as agent_reading has them */
-    unsigned exec_count;           /* of `process`, when it was opened */
-    bool hidden;                   /* it is there, but may not be looked at */
-    bool told;                     /* the sink knows of it */
-    bool settled;                  /* it is known to be what it was forked as */
+    struct agent_looks looks;
+    unsigned exec_count; /* of `process`, when it was opened */
+    bool hidden;         /* it is there, but may not be looked at */
+    bool told;           /* the sink knows of it */
+    bool settled;        /* it is known to be what it was forked as */
 };
 
 /* What a session lends its processes. */

@@ -20,6 +20,10 @@ static const uint64_t PATIENCE_NS = 10 * NS_PER_S;
 static const uint64_t PARTING_NS = 200 * NS_PER_MS;
 static const uint64_t PARTING_PERIOD_NS = 5 * NS_PER_MS;
 
+/* When one look stands for so much, and for this part of all CPU time, that is told. */
+static const uint64_t COARSE_NS = 50 * NS_PER_MS;
+enum { COARSE_SHARE = 50 };
+
 enum { HAD_AGENT = 1, COMPLAINED_OF };
 
 enum {
@@ -50,6 +54,7 @@ struct agent_session {
     uint32_t last_serial;
     struct code_files *code_files;
     uint64_t from_ns, now_ns, alive_ns, searched_ns;
+    struct agent_looks looks; /* at the processes that have ended */
     void *scratch;
     enum status news_status; /* of what the folder's callback could not return */
     char complaints[MAX_COMPLAINTS][COMPLAINT_BYTES];
@@ -181,11 +186,26 @@ static void complain_of_threads(struct agent_session *session, const struct agen
                        (unsigned long long)process->no_event_seen, (int)process->sampled.pid);
 }
 
+/* The sums are exact all the same. */
+static void complain_of_looks(struct agent_session *session) {
+    const struct agent_looks *looks = &session->looks;
+    if (looks->longest_ns >= COARSE_NS && looks->longest_ns >= looks->cpu_ns / COARSE_SHARE &&
+        session->complaint_count < MAX_COMPLAINTS)
+        (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
+                       "one look stands for %.0f ms of CPU time, %.0f %% of all, as other programs kept the processors "
+                       "busy: so much may be another line's; measure for longer, or on a quieter machine",
+                       (double)looks->longest_ns / (double)NS_PER_MS,
+                       100.0 * (double)looks->longest_ns / (double)looks->cpu_ns);
+}
+
 /* It has ended or become another program: what its rings hold is all there will ever be. */
 static enum status end_process(struct agent_session *session, size_t index, uint64_t now_ns) {
     struct agent_process *process = session->processes[index];
     enum status status = drain_process(session, process, true, now_ns);
     complain_of_threads(session, process);
+    session->looks.cpu_ns += process->looks.cpu_ns;
+    if (process->looks.longest_ns > session->looks.longest_ns)
+        session->looks.longest_ns = process->looks.longest_ns;
     session->processes[index] = session->processes[--session->count];
     remove_file(session, process->name);
     if (process->sampled.end_ns == 0)
@@ -368,5 +388,6 @@ enum status agent_session_finish(struct agent_session *session) {
         enum status ended = end_process(session, last, clock_monotonic_ns());
         status = status == STATUS_OK ? ended : status;
     }
+    complain_of_looks(session);
     return status;
 }

@@ -208,6 +208,7 @@ static uint64_t charge(struct agent_thread *thread, const struct agent_reading *
     cpu_ns = cpu_ns < most_ns ? cpu_ns : most_ns;
     uint64_t weight_ns = cpu_ns > thread->charged_cpu_ns ? cpu_ns - thread->charged_cpu_ns : 0;
     thread->charged_cpu_ns += weight_ns;
+    reading->looks->cpu_ns += weight_ns;
     thread->sampled.cpu_ns = thread->charged_cpu_ns - thread->start_cpu_ns;
     return weight_ns;
 }
@@ -220,6 +221,16 @@ static uint64_t adopt_unseen(const struct agent_reading *reading, uint64_t own_n
     uint64_t adopted_ns = *reading->unseen_ns < room_ns ? *reading->unseen_ns : room_ns;
     *reading->unseen_ns -= adopted_ns;
     return adopted_ns;
+}
+
+/* In a system call a thread is not looked at, and all of it is the call's. Of what the first look stands for only a
+ * part is the thread's own. */
+static void note_look(const struct agent_thread *thread, const struct agent_reading *reading,
+                      const struct sample_cpu *cpu) {
+    enum { CALL_SHARE = 8 };
+    uint64_t own_ns = cpu->python_ns + cpu->native_ns, all_ns = own_ns + cpu->kernel_ns;
+    if (thread->has_sample && own_ns >= all_ns / CALL_SHARE && all_ns > reading->looks->longest_ns)
+        reading->looks->longest_ns = all_ns;
 }
 
 static enum status take_sample(struct agent_thread *thread, const struct agent_reading *reading,
@@ -241,6 +252,7 @@ static enum status take_sample(struct agent_thread *thread, const struct agent_r
         weight_ns += adopt_unseen(reading, weight_ns);
     bool in_python = thread->count > 0 && (sample->record.flags & WIRE_SAMPLE_NO_PYTHON) == 0;
     split_cpu(thread, reading, sample, words, in_python, weight_ns, &cpu);
+    note_look(thread, reading, &cpu);
     thread->last = *sample;
     thread->has_sample = true;
     thread->last_cpu = cpu;

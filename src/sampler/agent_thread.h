@@ -16,6 +16,12 @@ struct agent_frame {
     size_t shown;  /* so many sample frames end with it, from the outermost on */
 };
 
+/* How well CPU time was looked at. */
+struct agent_looks {
+    uint64_t cpu_ns;     /* all of it; */
+    uint64_t longest_ns; /* the most that one look stands for */
+};
+
 /* What all threads of a process share while their rings are read. */
 struct agent_reading {
     struct sample_sink *sink;
@@ -26,7 +32,8 @@ struct agent_reading {
     struct agent_memory *allocated;
     bool native_boundaries;
     bool free_threaded;
-    uint64_t *unseen_ns;      /* CPU time of threads that ended before their clock had struck once */
+    uint64_t *unseen_ns; /* CPU time of threads that ended before their clock had struck once */
+    struct agent_looks *looks;
     uint64_t stride_ns;       /* the CPU time between two strokes of a thread's clock */
     uint64_t from_ns, now_ns; /* nothing in the rings is older or newer */
     void *scratch;            /* WIRE_RING_BYTES, aligned: where a record is copied to before it is looked at */
