@@ -214,11 +214,26 @@ static void say_complaints(struct agent_session *agents) {
         cli_say("%s", complaint);
 }
 
+/* On a busy machine a thread may be off the processor whenever the kernel looks at its clock. The sums are exact all
+ * the same. */
+static void say_far_between(const struct agent_session *agents) {
+    static const uint64_t far_ns = 50 * NS_PER_MS;
+    enum { SHARE = 50 };
+    const struct agent_looks looks = agent_session_looks(agents);
+    if (looks.longest_ns >= far_ns && looks.longest_ns >= looks.cpu_ns / SHARE)
+        cli_say(
+            "one look stands for %.0f ms of CPU time, %.0f %% of all, as other programs kept the processors busy: so "
+            "much may be another line's; measure for longer, or on a quieter machine",
+            (double)looks.longest_ns / (double)NS_PER_MS, 100.0 * (double)looks.longest_ns / (double)looks.cpu_ns);
+}
+
 /* What a command did is its own affair; what strobe could not do is said, and does not change the exit status. */
 static void report(const struct run *run, const struct sampling *sampling, enum status status,
                    const struct error *error) {
     const char *command = run->options->command[0];
     say_complaints(run->agents);
+    if (run->agents != NULL && !sampling->options->quiet)
+        say_far_between(run->agents);
     if (status != STATUS_OK)
         (void)cli_fail(error);
     if (sampling->process_count > 0 && status == STATUS_OK) {

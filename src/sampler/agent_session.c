@@ -20,10 +20,6 @@ static const uint64_t PATIENCE_NS = 10 * NS_PER_S;
 static const uint64_t PARTING_NS = 200 * NS_PER_MS;
 static const uint64_t PARTING_PERIOD_NS = 5 * NS_PER_MS;
 
-/* When one look stands for so much, and for this part of all CPU time, that is told. */
-static const uint64_t COARSE_NS = 50 * NS_PER_MS;
-enum { COARSE_SHARE = 50 };
-
 enum { HAD_AGENT = 1, COMPLAINED_OF };
 
 enum {
@@ -109,6 +105,10 @@ void agent_session_ignore_others(struct agent_session *session, pid_t pid) {
     session->only_pid = pid;
 }
 
+struct agent_looks agent_session_looks(const struct agent_session *session) {
+    return session->looks;
+}
+
 uint32_t agent_session_process_count(const struct agent_session *session) {
     return session->process_count;
 }
@@ -184,18 +184,6 @@ static void complain_of_threads(struct agent_session *session, const struct agen
         (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
                        "%llu threads of process %d got no perf event: their CPU clocks alone were there",
                        (unsigned long long)process->no_event_seen, (int)process->sampled.pid);
-}
-
-/* The sums are exact all the same. */
-static void complain_of_looks(struct agent_session *session) {
-    const struct agent_looks *looks = &session->looks;
-    if (looks->longest_ns >= COARSE_NS && looks->longest_ns >= looks->cpu_ns / COARSE_SHARE &&
-        session->complaint_count < MAX_COMPLAINTS)
-        (void)snprintf(session->complaints[session->complaint_count++], COMPLAINT_BYTES,
-                       "one look stands for %.0f ms of CPU time, %.0f %% of all, as other programs kept the processors "
-                       "busy: so much may be another line's; measure for longer, or on a quieter machine",
-                       (double)looks->longest_ns / (double)NS_PER_MS,
-                       100.0 * (double)looks->longest_ns / (double)looks->cpu_ns);
 }
 
 /* It has ended or become another program: what its rings hold is all there will ever be. */
@@ -388,6 +376,5 @@ enum status agent_session_finish(struct agent_session *session) {
         enum status ended = end_process(session, last, clock_monotonic_ns());
         status = status == STATUS_OK ? ended : status;
     }
-    complain_of_looks(session);
     return status;
 }

@@ -16,12 +16,6 @@ struct agent_frame {
     size_t shown;  /* so many sample frames end with it, from the outermost on */
 };
 
-/* How well CPU time was looked at. */
-struct agent_looks {
-    uint64_t cpu_ns;     /* all of it; */
-    uint64_t longest_ns; /* the most that one look stands for */
-};
-
 /* What all threads of a process share while their rings are read. */
 struct agent_reading {
     struct sample_sink *sink;

@@ -69,6 +69,12 @@ struct sample_counters {
     uint64_t unwatched;    /* threads for which strobe might not open the files that tell when they run */
 };
 
+/* How well CPU time was looked at. */
+struct agent_looks {
+    uint64_t cpu_ns;     /* all of it; */
+    uint64_t longest_ns; /* the most that one look stands for */
+};
+
 struct sampled_thread {
     struct sampled_process *process;
     uint64_t native_id;

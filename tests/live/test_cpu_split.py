@@ -8,6 +8,7 @@ import subprocess
 import numpy_packages
 import pytest
 from harness import TARGETS, strobe
+from looks import Looks
 
 # How long each loop runs. More of it makes the bounds that chance needs narrower: they were held with 20 by hand.
 SECONDS = float(os.environ.get("SPLIT_SECONDS") or 1)
@@ -47,9 +48,10 @@ def extension(request, tmp_path_factory):
 
 
 class Ran:
-    def __init__(self, result, report):
+    def __init__(self, result, report, capture):
         assert result.returncode == 0, result
         self.truth = json.loads(result.stdout)
+        self.looks = Looks(capture)
         self.native_functions = report["native_functions"]
         self.functions = {}
         for row in report["functions"]:
@@ -68,17 +70,19 @@ class Ran:
         kernel = self.seconds(function, "kernel")
         return 100 * kernel / (kernel + self.seconds(function, "native") + self.seconds(function, "python"))
 
-    def samples(self, function):
-        return sum(row["samples"] for row in self.functions[function])
+    def edge_percent(self, function):
+        """So much of it may be its neighbour's, where one follows the other."""
+        seconds = sum(self.seconds(function, part) for part in ("python", "native", "kernel"))
+        return 100 * self.looks.edge_s() / seconds
 
 
 @pytest.fixture
 def run(tmp_path):
     def run_it(python, *arguments, env=None):
-        report = tmp_path / "report.json"
-        command = ["run", "--no-capture", "-o", report, "--", python.path, *arguments]
+        report, capture = tmp_path / "report.json", tmp_path / "c.strobe"
+        command = ["run", "--capture", capture, "-o", report, "--", python.path, *arguments]
         result = strobe(*command, cwd=tmp_path, env=env, timeout=TIMEOUT_S)
-        return Ran(result, json.loads(report.read_text()))
+        return Ran(result, json.loads(report.read_text()), capture)
 
     return run_it
 
@@ -103,7 +107,7 @@ def test_fine_mixes(python, run, extension):
         # Compilers may have put its few instructions into the evaluation loop itself, where they are Python's.
         low = 0.0 if case == "len" else low
         percent = ran.native_percent(function)
-        deviation = chance(percent, ran.samples(function))
+        deviation = chance(percent, ran.looks.effective(function))
         if truth["looks"]:  # one of the estimates of the truth is a sample itself
             deviation = math.hypot(deviation, chance(percent, truth["looks"]))
         off[case] = round(distance(percent, low, high), 1)
@@ -123,8 +127,8 @@ def test_operators_of_numpy(python, run, extension):
     env = dict(os.environ, PYTHONPATH=str(folder))
     ran = run(python, TARGETS / "fine_mixes.py", extension(python), SECONDS, "numpy_operators", env=env)
     low, high = ran.truth["numpy_operators"]["share"]
-    percent, samples = ran.native_percent("case_numpy_operators"), ran.samples("case_numpy_operators")
-    assert abs(distance(percent, low, high)) < DEVIATIONS * chance(100 * low, samples), percent
+    percent, looks = ran.native_percent("case_numpy_operators"), ran.looks.effective("case_numpy_operators")
+    assert abs(distance(percent, low, high)) < DEVIATIONS * chance(100 * low, looks), percent
 
 
 # As C++ and Rust compilers call them, and as gcc calls what it makes of a function for one kind of call.
@@ -135,7 +139,7 @@ MANGLED = {
 }
 BURN = """
 void {label}(void) __asm__("{symbol}");
-void {label}(void) {{ for (volatile unsigned long i = 0; i < 300000000; i++); }}
+void {label}(void) {{ for (volatile unsigned long i = 0; i < 800000000; i++); }}
 """
 
 
@@ -155,7 +159,8 @@ def allowed(percent, ran, function):
     """A call that keeps the kernel busy for long is one sample of much weight; ticks come 100 times a second at the
     least."""
     seconds = sum(ran.seconds(function, part) for part in ("python", "native", "kernel"))
-    return BULK + DEVIATIONS * chance(percent, min(ran.samples(function), 100 * seconds))
+    looks = min(ran.looks.effective(function), 100 * seconds)
+    return BULK + DEVIATIONS * chance(percent, looks) + ran.edge_percent(function)
 
 
 @pytest.mark.timeout(TIMEOUT_S + 60)

@@ -206,7 +206,7 @@ def test_a_report_never_replaces_its_capture(run, tmp_path):
     refused = run("--capture", "one", "-o", "./one", "--", "touch", "began", cwd=tmp_path)
     assert refused.returncode == harness.USAGE and re.fullmatch(line, refused.stderr), refused
     assert list(tmp_path.iterdir()) == []
-    assert run("--capture", "one", "-o", os.devnull, "--", "python3", "-c", "1", cwd=tmp_path).returncode == 0
+    assert run("--capture", "one", "-o", os.devnull, "--", "python3", "-c", BURN, cwd=tmp_path).returncode == 0
     before = (tmp_path / "one").read_bytes()
     (tmp_path / "link.json").symlink_to("one")
     for output in "one", "link.json":

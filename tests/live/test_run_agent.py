@@ -1,5 +1,6 @@
 """`strobe run` with the agent: where the time goes, held against the clocks of the program itself."""
 
+import functools
 import json
 import math
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 import harness
 import pytest
 from harness import STROBE, TARGETS, strobe
+from looks import Looks
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import capture_reader  # noqa: E402
@@ -28,19 +30,16 @@ WAIT_PERIOD_S = 0.02
 
 
 class Ran:
-    """A finished run: its result, its report, and its capture if it was kept."""
+    """A finished run: its result, its report, and its capture."""
 
-    def __init__(self, result, path, capture=None):
+    def __init__(self, result, path, capture):
         self.result = result
         self.report = json.loads(path.read_text()) if path.exists() else None
         self.capture = capture
 
-    def edge_s(self):
-        """The most CPU time between two looks at a thread. So much may be charged to a function's neighbour where one follows
-        the other: two ticks as a rule. Where threads share a processor, the kernel gives them turns that are shorter than a
-        tick and begin with one, and a thread may be gone for many ticks by the time they come."""
-        records = capture_reader.Capture(self.capture.read_bytes()).records()
-        return max(record["weight_ns"] for record in records if record["record"] == "sample") / 1e9
+    @functools.cached_property
+    def looks(self):
+        return Looks(self.capture)
 
     def functions(self, name, measure):
         """The sum of a measure (a key of the report, or of its cpu_s) of the functions of that name."""
@@ -55,13 +54,12 @@ class Ran:
 def run(tmp_path):
     """Runs a program under strobe and the agent; a Ran."""
 
-    def run_it(*arguments, options=(), status=0, keep=False, **popen_options):
+    def run_it(*arguments, options=(), status=0, **popen_options):
         report, capture = tmp_path / "report.json", tmp_path / "kept.strobe"
         popen_options.setdefault("cwd", tmp_path)
-        keeping = ("--capture", capture) if keep else ("--no-capture",)
-        result = strobe("run", *keeping, *options, "-o", report, *arguments, **popen_options)
+        result = strobe("run", "--capture", capture, *options, "-o", report, *arguments, **popen_options)
         assert result.returncode == status, result
-        return Ran(result, report, capture if keep else None)
+        return Ran(result, report, capture)
 
     return run_it
 
@@ -76,11 +74,11 @@ def burn(seconds, clock=time.thread_time):
 
 
 def test_cpu_time_of_each_function(python, run):
-    ran = run("--", python.path, TARGETS / "measured.py", 0.3, keep=True)
+    ran = run("--", python.path, TARGETS / "measured.py", 0.3)
     truth = json.loads(ran.result.stdout)
     whole = sum(of["cpu_s"] for of in truth["functions"].values())
     # Two turns, each of which has a beginning and an end.
-    most_s = max(4 * TICK_S, 2 * ran.edge_s())
+    most_s = ran.looks.bound(4 * TICK_S, edges=2)
     for name, of in truth["functions"].items():
         assert ran.cpu(name) == pytest.approx(of["cpu_s"], abs=most_s), name
         assert ran.cpu(name) / whole == pytest.approx(of["cpu_s"] / whole, abs=max(POINTS, most_s / whole)), name
@@ -100,8 +98,9 @@ def test_parts_of_cpu_time(python, run):
         # The kernel's own account of system time is an estimate by ticks, and so is what strobe makes of it.
         system = truth[name]["system_s"] / truth[name]["cpu_s"]
         share = system if part == "kernel" else 1 - system
-        looks = min(ran.functions(name, "samples"), ran.cpu(name) / TICK_S)
-        assert ran.functions(name, part) / ran.cpu(name) == pytest.approx(share, abs=POINTS + chance(share, looks)), name
+        looks = min(ran.looks.effective(name), ran.cpu(name) / TICK_S)
+        bound = POINTS + chance(share, looks) + ran.looks.edge_s() / ran.cpu(name)
+        assert ran.functions(name, part) / ran.cpu(name) == pytest.approx(share, abs=bound), name
 
 
 def test_waiting_of_each_function(python, run):
@@ -166,7 +165,7 @@ def test_handlers_that_jump(python, run, tmp_path):
     (tmp_path / "x.py").write_text(JUMPS)
     ran = run("--", python.path, "x.py", library)
     assert int(ran.result.stdout) > 100
-    assert ran.functions("after", "total_cpu_s") == pytest.approx(0.3, abs=3 * TICK_S)
+    assert ran.functions("after", "total_cpu_s") == pytest.approx(0.3, abs=ran.looks.bound(3 * TICK_S))
 
 
 CODE_THAT_DIES = """
@@ -273,8 +272,10 @@ def test_threads_shorter_than_a_tick(any_python, run, tmp_path):
     ran = run("--", any_python.path, "x.py")
     (truth,) = json.loads(ran.result.stdout)
     # Four standard deviations of a share of a third of 400 are 28 %, at HZ = 100 47 %; the time of all is known, which
-    # makes it far less.
-    assert ran.functions("short", "total_cpu_s") == pytest.approx(truth, rel=0.3)
+    # makes it far less. On a busy machine there may be no tick in any of many threads, one after the other: then so much
+    # is left over in the end.
+    told, left_s = ran.functions("short", "total_cpu_s"), ran.looks.without_frames_s
+    assert truth * 0.7 - left_s <= told <= truth * 1.3, (truth, told, left_s)
 
 
 GIL = BURN + """
@@ -368,8 +369,9 @@ def test_children_are_processes_of_their_own(python, tmp_path):
     seconds, order = seconds_by_process(tmp_path / "c.strobe")
     assert order[0] == pids["root"]
     assert len(order) == len(set(order)), order
+    bound = Looks(tmp_path / "c.strobe").bound(2 * TICK_S)
     for name, pid in pids.items():
-        assert seconds[pid][name] == pytest.approx(0.1, abs=2 * TICK_S), (name, seconds[pid])
+        assert seconds[pid][name] == pytest.approx(0.1, abs=bound), (name, seconds[pid])
         assert not any(other in seconds[pid] for other in pids if other != name)
 
 
@@ -392,8 +394,9 @@ def test_a_program_that_execs_itself(python, tmp_path):
     assert result.returncode == 0, result
     seconds, order = seconds_by_process(tmp_path / "c.strobe")
     assert order == [int(result.stdout)]
-    assert seconds[order[0]]["before"] == pytest.approx(0.1, abs=2 * TICK_S)
-    assert seconds[order[0]]["after"] == pytest.approx(0.1, abs=2 * TICK_S)
+    bound = Looks(tmp_path / "c.strobe").bound(2 * TICK_S)
+    assert seconds[order[0]]["before"] == pytest.approx(0.1, abs=bound)
+    assert seconds[order[0]]["after"] == pytest.approx(0.1, abs=bound)
 
 
 SHORT = BURN + """
@@ -472,9 +475,13 @@ ENDS = {
 @pytest.mark.parametrize("how", ENDS)
 def test_nothing_is_lost_however_it_ends(python, run, tmp_path, how):
     code, status = ENDS[how]
-    (tmp_path / "x.py").write_text(BURN + f"burn(0.2)\n{code}\n")
+    (tmp_path / "x.py").write_text(BURN + f"burn(0.2)\nprint(time.thread_time(), flush=True)\n{code}\n")
     ran = run("--", python.path, "x.py", status=status)
-    assert ran.cpu("burn") == pytest.approx(0.2, abs=2 * TICK_S)
+    # What it uses after the last look, when nobody could look any more, is in no sum: a tick's worth, or on a busy machine
+    # as much as lies between two.
+    untold_s = max(0, float(ran.result.stdout.split()[0]) - sum(ran.looks.weights.values()))
+    assert untold_s <= ran.looks.bound(2 * TICK_S)
+    assert ran.cpu("burn") == pytest.approx(0.2, abs=ran.looks.bound(2 * TICK_S) + untold_s)
     assert end_of(ran.report["processes"][0]) == status
 
 
@@ -546,7 +553,7 @@ def test_the_environment(any_python):
 
 def test_a_shell_that_starts_python(any_python, run):
     ran = run("--", "sh", "-c", f"{any_python.path} -c '{BURN}burn(0.1)'; exit 3", status=3)
-    assert ran.cpu("burn") == pytest.approx(0.1, abs=2 * TICK_S)
+    assert ran.cpu("burn") == pytest.approx(0.1, abs=ran.looks.bound(2 * TICK_S))
 
 
 def elf(machine=None, interpreter=None):
@@ -602,8 +609,10 @@ for part in (before, during, after):
 """
 
 
-def run_on_demand(python, report, code):
-    command = [STROBE, "run", "--no-capture", "--on-demand", "-o", report, "--", python.path, "-c", code]
+def run_on_demand(python, folder, code):
+    """The report, and the looks."""
+    report, capture = folder / "report.json", folder / "c.strobe"
+    command = [STROBE, "run", "--capture", capture, "--on-demand", "-o", report, "--", python.path, "-c", code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         pid = int(running.stdout.readline())
         for control in (None, "start", "stop"):
@@ -615,24 +624,25 @@ def run_on_demand(python, report, code):
             running.stdin.flush()
         running.communicate(timeout=harness.TIMEOUT_S)
     assert running.returncode == 0
-    return json.loads(report.read_text())["functions"]
+    return json.loads(report.read_text()), Looks(capture)
 
 
 def test_on_demand(python, tmp_path):
-    functions = run_on_demand(python, tmp_path / "report.json", ON_DEMAND)
-    rows = {row["function"]: sum(row["cpu_s"].values()) for row in functions}
-    total = {row["function"]: row["total_cpu_s"] for row in functions}
-    assert total["during"] == pytest.approx(0.2, abs=3 * TICK_S), total
+    report, looks = run_on_demand(python, tmp_path, ON_DEMAND)
+    rows = {row["function"]: sum(row["cpu_s"].values()) for row in report["functions"]}
+    total = {row["function"]: row["total_cpu_s"] for row in report["functions"]}
+    assert total["during"] == pytest.approx(0.2, abs=looks.bound(3 * TICK_S, edges=2)), total
     assert total.get("before", 0) <= TICK_S and total.get("after", 0) <= TICK_S, (total, rows)
 
 
 def test_on_demand_waits_as_well(any_python, tmp_path):
     """Seen from outside, where strobe looks a hundred times a second, or less often on a busy machine."""
     code = "import time\n" + ON_DEMAND.replace("burn(0.2)", "time.sleep(0.5)")
-    functions = run_on_demand(any_python, tmp_path / "report.json", code)
-    waits = {row["function"]: row["total_wait_s"] for row in functions}
-    assert waits["during"] == pytest.approx(0.5, abs=0.15), waits
-    assert waits.get("before", 0) + waits.get("after", 0) <= 0.15, waits
+    report, _ = run_on_demand(any_python, tmp_path, code)
+    waits = {row["function"]: row["total_wait_s"] for row in report["functions"]}
+    bound = 0.15 + report["samples"]["missed"] * WAIT_PERIOD_S
+    assert waits["during"] == pytest.approx(0.5, abs=bound), waits
+    assert waits.get("before", 0) + waits.get("after", 0) <= bound, waits
 
 
 TWENTY_THREADS = BURN + """
@@ -687,8 +697,10 @@ def test_the_rate(any_python, run):
     for rate in (50, 100):
         ran = run("--", any_python.path, "-c", BURN + "burn(1.0)", options=["-r", rate])
         samples = ran.functions("burn", "samples")
-        assert rate * 0.6 <= samples <= rate * 1.1 + 2
-        assert ran.cpu("burn") == pytest.approx(1.0, abs=2.5 / rate)
+        # What lies between two looks that are too far apart, as the machine is busy, counts for none.
+        far_s = sum(weight for weight in ran.looks.weights.values() if weight > 2 / rate)
+        assert rate * 0.6 * (1 - far_s) <= samples <= rate * 1.1 + 2
+        assert ran.cpu("burn") == pytest.approx(1.0, abs=ran.looks.bound(2.5 / rate))
         assert ran.report["rate_hz"] == rate
 
 
@@ -752,7 +764,8 @@ def test_threads_that_end_without_libc_free_their_slots(any_python, run):
     """2000 threads that cannot say that they end, and only half as many slots."""
     ran = run("--", any_python.path, "-c", RAW_EXITS)
     # All but the last few hundred threads have to be noticed; when strobe gets no CPU for long, a few have no slot.
-    assert ran.cpu("burn") == pytest.approx(40 * 0.02, rel=0.2)
+    unseen_s = ran.looks.without_frames_s
+    assert 0.8 * 40 * 0.02 - unseen_s <= ran.cpu("burn") <= 1.2 * 40 * 0.02
     # What is left of them in the kernel is taken away as their slots come to be used again.
     assert int(ran.result.stdout) <= 1024
 
@@ -787,5 +800,6 @@ def test_processes_in_namespaces_of_their_own(any_python, tmp_path):
     assert len(order) == 2 and 1 not in order
     burned = [{name for name in ("one", "two") if name in seconds[pid]} for pid in order]
     assert sorted(map(sorted, burned)) == [["one"], ["two"]]
+    bound = Looks(capture).bound(2 * TICK_S)
     for pid, names in zip(order, burned):
-        assert seconds[pid][names.pop()] == pytest.approx(0.2, abs=2 * TICK_S)
+        assert seconds[pid][names.pop()] == pytest.approx(0.2, abs=bound)

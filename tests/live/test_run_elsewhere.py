@@ -50,7 +50,7 @@ def test_a_program_that_loads_python_late(python, run, tmp_path, embedder, scope
     ran = run("--", embedder, library_of(python), scope, "x.py", env=environment)
     assert not [line for line in ran.result.stderr.splitlines() if line.startswith("strobe: the agent")], ran.result
     for name, seconds in json.loads(ran.result.stdout).items():
-        assert ran.functions(name, "total_cpu_s") == pytest.approx(seconds, abs=3 * TICK_S), name
+        assert ran.functions(name, "total_cpu_s") == pytest.approx(seconds, abs=ran.looks.bound(3 * TICK_S)), name
         # By the agent, who knows the parts.
         native = sum(row["cpu_s"]["native"] for row in ran.report["functions"] if row["function"] == "burn")
         assert native > 0.2
@@ -181,11 +181,13 @@ def test_a_program_that_drops_the_agent(any_python, run, tmp_path):  # noqa: F81
     (tmp_path / "x.py").write_text(ALONE)
     code = BURN + "def early(): burn(0.2)\nearly()\nos.execve(sys.executable, [sys.executable, 'x.py'], {})"
     ran = run("--", any_python.path, "-c", code)
-    assert ran.functions("early", "total_cpu_s") == pytest.approx(0.2, abs=2 * TICK_S)
+    assert ran.functions("early", "total_cpu_s") == pytest.approx(0.2, abs=ran.looks.bound(2 * TICK_S))
     before, whole = json.loads(ran.result.stdout)
     first, second = ran.functions("first", "total_cpu_s"), ran.functions("second", "total_cpu_s")
-    # How soon it is noticed that the agent is gone adds to what is not known.
-    assert 0.5 - 1.5 * DECIDING_S < first < 0.5 + DECIDING_S and second == pytest.approx(0.3, abs=0.05)
+    # How soon it is noticed that the agent is gone adds to what is not known, and so do looks that strobe could not take.
+    unseen_s = ran.report["samples"]["missed"] * LOOK_S
+    assert 0.5 - 1.5 * DECIDING_S - unseen_s < first < 0.5 + DECIDING_S + unseen_s
+    assert second == pytest.approx(0.3, abs=0.05 + unseen_s)
 
 
 def test_an_agent_that_gave_up(any_python, run, tmp_path):  # noqa: F811

@@ -19,24 +19,24 @@ def helper(tmp_path_factory):
 def test_functions_that_do_the_same(python, run):  # noqa: F811
     """A call costs what it costs, and being looked at costs it nothing: tracing profilers are off by tens here."""
     seconds = 0.8
-    ran = run("--", python.path, TARGETS / "alike.py", seconds, keep=True)
+    ran = run("--", python.path, TARGETS / "alike.py", seconds)
     truth = json.loads(ran.result.stdout)
     for percent in (10, 50, 90):
         names = [f"calling_{percent}", f"inlined_{percent}"]
         told = [ran.functions(name, "total_cpu_s") for name in names]
         true = [truth[name] for name in names]
-        assert told[0] / sum(told) == pytest.approx(true[0] / sum(true), abs=max(POINTS, ran.edge_s() / seconds)), percent
+        assert told[0] / sum(told) == pytest.approx(true[0] / sum(true), abs=ran.looks.bound(POINTS * seconds) / seconds), percent
 
 
 def test_who_of_many_threads_works(python, run, helper):  # noqa: F811
-    ran = run("--", python.path, TARGETS / "many_threads.py", helper, keep=True)
+    ran = run("--", python.path, TARGETS / "many_threads.py", helper)
     truth = json.loads(ran.result.stdout)
     waiting = ("waits_for_bytes", "waits_for_items", "waits_for_event", "waits_in_select")
     for name in waiting:
         # Each of its threads lives for less than a tick of its own CPU time.
         assert ran.functions(name, "total_cpu_s") <= 3 * TICK_S, name
         assert ran.functions(name, "total_wait_s") > 0.3, name
-    assert ran.functions("one_of_eight", "total_cpu_s") == pytest.approx(truth["one_of_eight"], abs=ran.edge_s() + TICK_S)
+    assert ran.functions("one_of_eight", "total_cpu_s") == pytest.approx(truth["one_of_eight"], abs=ran.looks.edge_s() + TICK_S)
     threads = {thread["name"]: thread["cpu_s"] for thread in ran.report["threads"]}
     names = [f"unequal_{number}" for number in range(8)]
     # Names are read from outside: on a busy machine perhaps too late for a thread that lives for a moment.
@@ -47,6 +47,6 @@ def test_who_of_many_threads_works(python, run, helper):  # noqa: F811
         assert any(cpu_s == pytest.approx(truth[name], abs=TICK_S) for cpu_s in found), (name, found)
     # What C's own threads use is theirs: the line that waits for them has next to nothing of it.
     assert truth["native"] > 0.35
-    assert ran.functions("waits_for_c", "total_cpu_s") <= truth["waits_for_c"] + max(3 * TICK_S, 2 * ran.edge_s())
+    assert ran.functions("waits_for_c", "total_cpu_s") <= truth["waits_for_c"] + ran.looks.bound(3 * TICK_S, edges=2)
     others = [t["cpu_s"] for t in ran.report["threads"] if t["cpu_s"] == pytest.approx(0.05, abs=0.02)]
     assert len(others) >= 8
