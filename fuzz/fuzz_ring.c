@@ -24,6 +24,7 @@ struct target {
     struct agent_memory memory;
     struct sample_counters counters;
     uint64_t unseen_ns;
+    struct agent_looks looks;
     struct agent_reading reading;
 };
 
@@ -90,6 +91,7 @@ static void begin(struct target *target) {
         .allocated = &target->memory,
         .native_boundaries = true,
         .unseen_ns = &target->unseen_ns,
+        .looks = &target->looks,
         .stride_ns = NS_PER_MS,
         .from_ns = now_ns - NS_PER_S,
         .now_ns = now_ns,

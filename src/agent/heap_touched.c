@@ -91,14 +91,14 @@ static void recount(struct range *range) {
 AGENT_HOT void heap_touched_look(bool at_once) {
     if (atomic_load_explicit(&touched.count, memory_order_relaxed) == 0)
         return;
-    uint64_t begin_ns = clock_now_ns();
-    bool is_early = begin_ns < atomic_load_explicit(&touched.next_look_ns, memory_order_relaxed);
+    bool is_early = clock_now_ns() < atomic_load_explicit(&touched.next_look_ns, memory_order_relaxed);
     if ((is_early && !at_once) || heap_region() == NULL || !try_lock())
         return;
+    uint64_t begin_cpu_ns = clock_cpu_ns();
     for (uint32_t i = 0; i < atomic_load(&touched.count); i++)
         recount(&touched.ranges[i]);
-    uint64_t end_ns = clock_now_ns();
-    atomic_store(&touched.next_look_ns, end_ns + LOOK_NS + LOOK_SHARE * (end_ns - begin_ns));
+    uint64_t used_ns = clock_cpu_ns() - begin_cpu_ns;
+    atomic_store(&touched.next_look_ns, clock_now_ns() + LOOK_NS + LOOK_SHARE * used_ns);
     unlock();
 }
 

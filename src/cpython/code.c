@@ -1,6 +1,7 @@
 #include "cpython/code.h"
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "cpython/str.h"
 
 #include <assert.h>
@@ -184,10 +185,14 @@ static bool is_alive(const struct layout *layout, const uint8_t *header) {
     return counted != 0 && counted <= UINT32_MAX;
 }
 
+/* So long after its frame was seen, what has become of a code object's place is not known: strobe was interrupted. */
+static const uint64_t LATE_NS = 100 * NS_PER_US;
+
 /* Up to 3.10 frames are read link by link, and for code that runs once (3.8) two looks of a hundred would come too
  * late. */
 static bool must_live(const struct code_cache *cache) {
-    return !cache->is_sampling || layout_has(cache->runtime->layout.frame.size);
+    return !cache->is_sampling || layout_has(cache->runtime->layout.frame.size) ||
+           clock_monotonic_ns() >= cache->frames_ns + LATE_NS;
 }
 
 static enum status read_code(struct code_cache *cache, remote_addr address, struct code **result) {

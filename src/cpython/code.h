@@ -59,10 +59,11 @@ struct code_cache {
     uint32_t epoch;
     uint32_t last_serial; /* survives code_cache_release */
     uint32_t dead_count;  /* how many are kept that others have taken the places of */
-    /* The owner's: a look cannot be taken again. Up to 3.10 code that was freed since its frame was seen is then taken
-     * as it lies there; its names are hardly ever others' by then. */
+    /* The owner's: a look cannot be taken again. Up to 3.10 code that was freed since its frame was seen, just now, is
+     * then taken as it lies there; its names are hardly ever others' by then. */
     bool is_sampling;
-    uint32_t reused; /* set when a code object was found dead; the owner counts it down */
+    uint64_t frames_ns; /* up to 3.10, the user's: when it began to read the frames whose code it asks for */
+    uint32_t reused;    /* set when a code object was found dead; the owner counts it down */
 };
 
 void code_cache_init(struct code_cache *cache, struct runtime *runtime);

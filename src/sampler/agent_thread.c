@@ -288,7 +288,8 @@ static void take_counts(struct agent_thread *thread, const struct agent_reading 
 }
 
 enum status agent_thread_drain(struct agent_thread *thread, const struct agent_reading *reading) {
-    uint64_t written = wire_ring_written(&thread->ring);
+    enum { RELEASE_BYTES = WIRE_RING_BYTES / 16 };
+    uint64_t written = wire_ring_written(&thread->ring), released = thread->position;
     enum status status = STATUS_OK;
     bool damaged = false;
     take_counts(thread, reading);
@@ -307,6 +308,11 @@ enum status agent_thread_drain(struct agent_thread *thread, const struct agent_r
         size_bytes = size_bytes == 0 || size_bytes > most ? most : size_bytes;
         memcpy(reading->scratch, record, size_bytes);
         status = take_record(thread, reading, reading->scratch, size_bytes);
+        /* What one record says may take long to find out (a library's symbols), and the thread goes on writing. */
+        if (thread->position - released >= RELEASE_BYTES) {
+            wire_ring_release(&thread->ring, thread->position);
+            released = thread->position;
+        }
     }
     if (damaged) {
         reading->counters->errors++;

@@ -175,7 +175,8 @@ static enum status look(struct sampler *sampler, uint64_t now_ns) {
     struct agent_session *agents = sampler->options->agents;
     if (agents != NULL)
         TRY(agent_session_drain(agents, now_ns));
-    enum status status = family_look(sampler->family, now_ns, sampler->schedule.missed);
+    /* Of a process that is found to have ended this is the last look: how late it is is known only now. */
+    enum status status = family_look(sampler->family, now_ns, schedule_missed(&sampler->schedule, now_ns));
     return agents != NULL && status == STATUS_NO_PROCESS ? STATUS_OK : status;
 }
 

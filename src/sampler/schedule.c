@@ -21,14 +21,16 @@ void schedule_start(struct schedule *schedule, double rate_hz, uint64_t now_ns, 
     place_deadline(schedule);
 }
 
+uint64_t schedule_missed(const struct schedule *schedule, uint64_t now_ns) {
+    uint64_t next_start_ns = schedule->period_start_ns + schedule->period_ns;
+    return schedule->missed + (now_ns > next_start_ns ? (now_ns - next_start_ns) / schedule->period_ns : 0);
+}
+
 uint64_t schedule_next(struct schedule *schedule, uint64_t now_ns) {
-    schedule->period_start_ns += schedule->period_ns;
-    if (now_ns >= schedule->period_start_ns + schedule->period_ns) {
-        /* Whole periods went by: while one long look was taken, or while strobe had no processor. */
-        uint64_t lost = (now_ns - schedule->period_start_ns) / schedule->period_ns;
-        schedule->missed += lost;
-        schedule->period_start_ns += lost * schedule->period_ns;
-    }
+    /* Whole periods may have gone by: while one long look was taken, or while strobe had no processor. */
+    uint64_t lost = schedule_missed(schedule, now_ns) - schedule->missed;
+    schedule->missed += lost;
+    schedule->period_start_ns += (1 + lost) * schedule->period_ns;
     place_deadline(schedule);
     return schedule->deadline_ns;
 }

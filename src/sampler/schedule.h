@@ -17,6 +17,9 @@ struct schedule {
 /* Begins now. rate_hz > 0. `seed` makes the jitter repeatable; any number will do. */
 void schedule_start(struct schedule *schedule, double rate_hz, uint64_t now_ns, uint64_t seed);
 
+/* How many deadlines were missed up to now_ns, though schedule_next has not moved on yet. */
+uint64_t schedule_missed(const struct schedule *schedule, uint64_t now_ns);
+
 /* Moves to the next deadline that is not over at now_ns, and returns it. */
 uint64_t schedule_next(struct schedule *schedule, uint64_t now_ns);
 

@@ -15,8 +15,10 @@ static const uint64_t RESTLESS_NS = 100 * NS_PER_MS;
 /* How long to look for the standard library: a program may do without. */
 static const uint64_t LIBRARY_SEARCH_NS = 2 * NS_PER_S;
 enum { MAX_LIBRARY_BYTES = 1 << 14 };
-/* Between two tries to find Python again after an exec. */
-static const uint64_t REOPEN_PERIOD_NS = 50 * NS_PER_MS;
+/* Between two tries to find Python again after an exec: it may be there any moment, or never. Each pause is twice the
+ * one before. */
+static const uint64_t FIRST_REOPEN_NS = 2 * NS_PER_MS;
+static const uint64_t LAST_REOPEN_NS = 50 * NS_PER_MS;
 /* How long another code object may pass for one that died and whose address it has taken. */
 static const uint64_t EPOCH_PERIOD_NS = 100 * NS_PER_MS;
 /* The same where code was seen to die not long ago. */
@@ -211,6 +213,7 @@ static enum status lose(struct target *target) {
         TRY(end_all_threads(target));
         TRY(forget_code(target));
         target->lost_ns = clock_monotonic_ns();
+        target->reopen_pause_ns = 0;
     }
     target->lost = true;
     target->interp_count = 0;
@@ -218,8 +221,15 @@ static enum status lose(struct target *target) {
 }
 
 enum status target_follow_exec(struct target *target) {
-    target->reopened_ns = 0;
+    target->reopen_pause_ns = 0;
     return lose(target);
+}
+
+static void pause_before_reopening(struct target *target, uint64_t now_ns) {
+    uint64_t pause_ns = 2 * target->reopen_pause_ns;
+    pause_ns = pause_ns > FIRST_REOPEN_NS ? pause_ns : FIRST_REOPEN_NS;
+    target->reopen_pause_ns = pause_ns < LAST_REOPEN_NS ? pause_ns : LAST_REOPEN_NS;
+    target->reopened_ns = now_ns;
 }
 
 /* The interpreter is gone, or no thread is there: it ended, or the process became, or becomes, another program. */
@@ -228,10 +238,10 @@ static enum status reopen(struct target *target, uint64_t now_ns) {
     /* The first thread can have ended before others when the process ends: that is soon over, and no other program. */
     if (!process_alive(target->process))
         return STATUS_NO_PROCESS;
-    if (target->lost && now_ns - target->reopened_ns < REOPEN_PERIOD_NS)
+    if (target->lost && now_ns - target->reopened_ns < target->reopen_pause_ns)
         return STATUS_OK;
-    target->reopened_ns = now_ns;
     TRY(lose(target));
+    pause_before_reopening(target, now_ns);
     if (open_runtime(target, &ignored) != STATUS_OK)
         return STATUS_OK;
     target->lost = false;

@@ -49,7 +49,7 @@ struct target {
     uint64_t surveyed_ns;    /* when all threads that there were were known last; 0: never */
     uint64_t list_period_ns; /* until it is read again though nothing tells of a change */
     uint64_t settle_ns;      /* the same while there are threads of which not all is known */
-    uint64_t reopened_ns;
+    uint64_t reopened_ns, reopen_pause_ns;
     unsigned exec_count; /* when the runtime was opened */
     uint64_t opened_ns;
     char *library; /* sampled.library */

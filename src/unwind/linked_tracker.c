@@ -1,6 +1,7 @@
 #include "unwind/linked_tracker.h"
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "unwind/linked_parts.h"
 
 #include <stdlib.h>
@@ -446,6 +447,7 @@ static enum status learn_chain(struct linked_tracker *tracker) {
 
 static enum status attempt(struct linked_tracker *tracker, struct thread_state *thread) {
     tracker->recalled = 0;
+    tracker->codes->frames_ns = clock_monotonic_ns();
     TRY(linked_heads_read(tracker, thread));
     enum status status = follow(tracker, thread->frame);
     bool whole = status == STATUS_OK;

@@ -156,10 +156,12 @@ def find_go():
     return shutil.which("go") or shutil.which("/usr/local/go/bin/go")
 
 
+@pytest.mark.timeout(330)
 def test_pprof_read_by_go(report, truth):
     go = need(find_go(), "go")
     command = [go, "tool", "pprof", "-top", "-nodecount=1000", "-nodefraction=0", "-unit=ns", report("pprof")]
-    finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    # It may have to be built first.
+    finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
     assert f"{truth.total}ns total" in finished.stdout
     # Those whose name is one word, for the output is words.

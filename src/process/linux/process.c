@@ -1,5 +1,6 @@
 #include "process/linux/hold.h"
 #include "process/linux/proc_files.h"
+#include "process/thread_watch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,6 +24,7 @@ enum {
     LIST_TURNS = 100,
     EXEC_PATIENCE_NS = 20 * 1000 * 1000,
     SEEN_EXEC_PATIENCE_NS = 2000 * 1000 * 1000,
+    EXEC_CPU_NS = 2 * 1000 * 1000,
 };
 
 static enum status no_process(pid_t pid, struct error *error) {
@@ -106,14 +108,34 @@ static pid_t surviving_thread(const struct process *process) {
     return find_thread(process, is_not_ended);
 }
 
+static bool read_system_call(int task_fd, const char *tid, char text[STAT_TEXT_BYTES]) {
+    char name[300];
+    (void)snprintf(name, sizeof name, "%s/syscall", tid);
+    return proc_read_text(task_fd, name, text, STAT_TEXT_BYTES) == STATUS_OK;
+}
+
 /* Waiting in an exec, which it does for the end of the other threads. */
 static bool is_in_exec(int task_fd, const char *tid) {
-    char name[300], text[STAT_TEXT_BYTES], *end = NULL;
-    (void)snprintf(name, sizeof name, "%s/syscall", tid);
-    if (proc_read_text(task_fd, name, text, sizeof text) != STATUS_OK)
+    char text[STAT_TEXT_BYTES], *end = NULL;
+    if (!read_system_call(task_fd, tid, text))
         return false;
     long number = strtol(text, &end, 10);
     return end != text && *end == ' ' && (number == SYS_execve || number == SYS_execveat);
+}
+
+/* Or ready to: what it does is not told then. */
+static bool is_running(int task_fd, const char *tid) {
+    char text[STAT_TEXT_BYTES];
+    return read_system_call(task_fd, tid, text) && strncmp(text, "running", strlen("running")) == 0;
+}
+
+/* The others have ended, but it gets no processor: one that goes on with something else uses CPU time soon. */
+static bool may_be_in_exec(struct process *process, uint64_t cpu_before_ns) {
+    uint64_t cpu_ns = 0;
+    if (find_thread(process, is_in_exec) != 0)
+        return true;
+    return process_cpu_clock(process, &cpu_ns) == STATUS_OK && cpu_ns - cpu_before_ns < EXEC_CPU_NS &&
+           find_thread(process, is_running) != 0;
 }
 
 /* Whether the leader lives, or has ended before other threads. They are looked at one after the other: while an exec
@@ -139,15 +161,17 @@ static bool is_alive(const struct process *process, bool *leader_lives) {
 
 /* Whether the leader, which has ended, did so only for another thread's exec, which then took its place. An exec takes
  * long where there are many threads to end and few processors. */
-static bool leader_is_replaced(const struct process *process) {
+static bool leader_is_replaced(struct process *process) {
     bool leader_lives = false;
     int64_t started_ns = held_now_ns();
+    uint64_t cpu_before_ns = 0;
+    (void)!process_cpu_clock(process, &cpu_before_ns);
     for (int turn = 0; is_alive(process, &leader_lives); turn++) {
         int64_t waited_ns = held_now_ns() - started_ns;
         if (leader_lives)
             return true;
         if (waited_ns > SEEN_EXEC_PATIENCE_NS ||
-            (waited_ns > EXEC_PATIENCE_NS && find_thread(process, is_in_exec) == 0))
+            (waited_ns > EXEC_PATIENCE_NS && !may_be_in_exec(process, cpu_before_ns)))
             return false;
         held_wait_a_little(turn);
     }
