@@ -142,12 +142,15 @@ def test_cpu_time_is_what_the_threads_used(python, tmp_path):
     # for at once (a time slice of some 4 ms), and is charged to where it stands then: 125 draws, together 4.4 points.
     assert_shares(told, seen, "cpu_s", clock=0, points=18)
     main, burner = (thread_of(seen, told[who]) for who in ("native_id", "burner"))
-    # The kernel's own count, which strobe reads, is brought up to date every 4 ms or so (its tick).
+    # The kernel's own count, which strobe reads, is brought up to date every 4 ms or so (its tick); what comes after the last
+    # look is in no sum.
+    missed_s = seen["samples"]["missed"] / RATE_HZ
     for thread, cpu_ns in ((main, told["cpu_ns"]), (burner, told["beside"]["cpu_ns"])):
-        assert thread["cpu_s"] == pytest.approx(cpu_ns / 1e9, rel=0.05, abs=0.01)
-        assert thread["sampled"]["self_cpu_s"] == pytest.approx(cpu_ns / 1e9, rel=0.05, abs=0.02)
+        assert thread["cpu_s"] == pytest.approx(cpu_ns / 1e9, rel=0.05, abs=0.01 + missed_s)
+        assert thread["sampled"]["self_cpu_s"] == pytest.approx(cpu_ns / 1e9, rel=0.05, abs=0.02 + missed_s)
     sleeping = [thread for thread in seen["threads"] if thread["native_id"] == told["sleeper"]]
-    assert sum(thread["sampled"]["self_cpu_s"] for thread in sleeping) <= 0.005
+    # One that is found ready to run is charged with 10 ms before its clock says that it does not.
+    assert sum(thread["sampled"]["self_cpu_s"] for thread in sleeping) <= 0.012
 
 
 def test_modes(python, tmp_path):

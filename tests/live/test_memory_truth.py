@@ -86,7 +86,13 @@ import time
 kept = mmap.mmap(-1, 1 << 29, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) #kept
 for i in range(0, int(os.environ['TOUCHED']), 4096):
     kept[i] = 1
-time.sleep(0.1) # strobe looks 50 times a second
+def times_that_strobe_slept():
+    with open(f"/proc/{os.getppid()}/status") as file:
+        return int(next(line for line in file if line.startswith("voluntary_ctxt_switches")).split()[1])
+before = times_that_strobe_slept()
+# It looks at the program a hundred times a second, and at its memory 50 times.
+while times_that_strobe_slept() < before + 20:
+    time.sleep(0.01)
 """
 
 

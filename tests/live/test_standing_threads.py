@@ -137,6 +137,8 @@ def test_run_tells_of_threads_that_it_cannot_watch(any_python, script, tmp_path)
     assert threads["late"]["sampled"]["wait_s"] > RESTED_S / 2
 
 
+# Which stops strobe at these calls alone: what it does between two of them takes as long as ever.
+STRACE = ["strace", "-f", "--seccomp-bpf"]
 CONTENDING = f"""
 import sys, threading
 threading.stack_size(128 << 10)
@@ -159,15 +161,15 @@ def test_who_waits_for_the_gil_says_so(python, script, tmp_path):
         pytest.skip("its threads' states do not tell, or it has no GIL")
     calls, path = tmp_path / "calls", tmp_path / "report"
     with Target(python, script(CONTENDING)) as target:
-        command = ["strace", "-f", "-e", "trace=pread64", "-o", calls, STROBE, "attach", "-r", 100, "-d", 2, "--idle"]
+        command = [*STRACE, "-e", "trace=pread64", "-o", calls, STROBE, "attach", "-r", 100, "-d", 2, "--idle"]
         command += ["--quiet", "--no-capture", "-f", "json", "-o", path, target.pid]
         subprocess.run([*map(str, command)], check=True, timeout=TIMEOUT_S, capture_output=True, env=TRACED)
         target.send()
     report = json.loads(path.read_text())
     # What the kernel's files are read with; memory is read in other sizes.
     asked = sum(", 1023, 0)" in line for line in calls.read_text().splitlines())
-    # Two files of each at each look before: it was awake as often as not.
-    assert asked <= report["samples"]["taken"]
+    # Two files of each at each look before: it was awake as often as not. And each is asked after 40 ms in any case.
+    assert asked <= report["samples"]["taken"] + CONTENDING_THREADS * report["elapsed_s"] / 0.04
 
 
 SLEEPING = """
@@ -193,13 +195,13 @@ def test_who_sleeps_is_not_asked_each_time(python, script, tmp_path):
         pytest.skip("without a GIL nothing tells that a thread has begun to run")
     calls, path = tmp_path / "calls", tmp_path / "report"
     with Target(python, script(SLEEPING)) as target:
-        command = ["strace", "-f", "-e", "trace=pread64", "-o", calls, STROBE, "attach", "-r", SLEEPERS_RATE_HZ, "-d", 2]
+        command = [*STRACE, "-e", "trace=pread64", "-o", calls, STROBE, "attach", "-r", SLEEPERS_RATE_HZ, "-d", 2]
         command += ["--idle", "--quiet", "--no-capture", "-f", "json", "-o", path, target.pid]
         subprocess.run([*map(str, command)], check=True, timeout=TIMEOUT_S, capture_output=True, env=TRACED)
         target.send()
     report = json.loads(path.read_text())
     taken = report["samples"]["taken"]
-    assert taken > 0.5 * SLEEPERS * SLEEPERS_RATE_HZ
+    assert taken > SLEEPERS * (0.5 * SLEEPERS_RATE_HZ - report["samples"]["missed"])
     asked = sum(", 1023, 0)" in line for line in calls.read_text().splitlines())
     # One of each sample before. What runs is asked each time, and all are when the processor's other users wake one up.
     assert asked <= 0.3 * taken
@@ -216,10 +218,12 @@ def test_short_bursts_of_many_sleepers_are_seen(python, tmp_path):
     with Target(python, "bursts.py", BURSTS_S) as target:
         strobe("attach", "--quiet", "--no-capture", "-f", "json", "-o", report, target.pid, check=True)
         spent = target.read()["functions"]
-    told = collections.Counter()
-    for function in json.loads(report.read_text())["functions"]:
+    told, seen = collections.Counter(), json.loads(report.read_text())
+    for function in seen["functions"]:
         told[function["function"]] += function["total_cpu_s"]
+    # What was used while strobe did not look is charged to what is seen next, also to where a thread sleeps.
+    missed = seen["samples"]["missed"] / (seen["rate_hz"] * seen["elapsed_s"])
     of_both = sum(spent.values()) / sum(told[name] for name in spent)
     for name, cpu_s in spent.items():
-        assert told[name] * of_both == pytest.approx(cpu_s, rel=BURSTS_BOUND), (told, spent)
-        assert told[name] > 0.8 * cpu_s, (told, spent)
+        assert told[name] * of_both == pytest.approx(cpu_s, rel=BURSTS_BOUND + missed), (told, spent)
+        assert told[name] > (0.8 - missed) * cpu_s, (told, spent)

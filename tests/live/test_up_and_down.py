@@ -15,6 +15,7 @@ SECONDS = 0.5
 # Of this time the process may have waited so much to run, and so many looks there must be, for it to be seen at several depths:
 # as long as it waits it is at one.
 MAX_WAIT, MIN_LOOKS = 0.25, 200
+LOOKS = ["--measure", "samples"]
 # Before 3.11 callers are read one by one.
 BLOCKING_RATE_HZ = 1000
 
@@ -54,7 +55,7 @@ def test_depths_do_not_mix(python, tmp_path, blocking):
     options = ["--blocking", "-r", BLOCKING_RATE_HZ] if blocking else ["-r", RATE_HZ]
     with Target(python, "up_and_down.py", DEPTH, ROUNDS) as target:
         wait_ns = read_wait_ns(target.pid)
-        done = strobe("attach", *options, "-d", SECONDS, "--all", "-f", "collapsed", "-o", report, target.pid)
+        done = strobe("attach", *options, "-d", SECONDS, "--all", "-f", "collapsed", *LOOKS, "-o", report, target.pid)
         wait_ns = read_wait_ns(target.pid) - wait_ns
         assert done.returncode == 0, done
     stacks = list(collapsed_stacks(report))

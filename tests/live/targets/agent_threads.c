@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
@@ -43,12 +44,40 @@ void burn(int64_t cpu_ns) {
             ;
 }
 
+static timer_t start_own_timer(void) {
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMAX};
+    event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+    if (timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer) != 0)
+        abort();
+    timer_settime(timer, 0, &(struct itimerspec){.it_value = {.tv_nsec = 1}}, NULL);
+    return timer;
+}
+
+/* Until the kernel looks at this thread's CPU clock, which it does when it ticks: a timer of our own has struck then, and
+ * the agent's, too. */
+static void burn_until_tick(void) {
+    sigset_t own, before, pending;
+    sigemptyset(&own);
+    sigaddset(&own, SIGRTMAX);
+    pthread_sigmask(SIG_BLOCK, &own, &before);
+    timer_t timer = start_own_timer();
+    do {
+        burn(100000);
+        sigpending(&pending);
+    } while (!sigismember(&pending, SIGRTMAX));
+    timer_delete(timer);
+    sigtimedwait(&own, NULL, &(struct timespec){0});
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 static void *run(void *argument) {
     struct order *order = argument;
     if (order->how == 'a')
         pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL); /* NOLINT(cert-pos47-c): programs do so */
     order->told->tid = syscall(SYS_gettid);
     burn(order->cpu_ns);
+    burn_until_tick();
     order->told->cpu_ns = cpu_now();
     atomic_fetch_add(&ready, 1);
     if (order->how == 'e')
@@ -157,6 +186,9 @@ int count_interruptions(int rounds) {
     }
     close(pipes[0]);
     close(pipes[1]);
+    /* Ticks miss a thread that shares its processor; so many there are at the least. */
+    for (int i = 0; i < 60; i++)
+        burn_until_tick();
     return interrupted;
 }
 
