@@ -204,8 +204,9 @@ def test_strobe_is_starved(python, run):
     assert report.memory["lost_records"] == 0
     report.assert_near("first", "alloc", 2 * 4001 * (40009 + 33))
     report.assert_near("second", "alloc", 4001 * (50021 + 33))
-    # Exact as long as there is room; then a few of them stand for more than they are, as the report says.
-    report.assert_near("third", "alloc", 101 * 1048584)
+    # Exact as long as there is room, with what a debug build puts around each; then a few of them stand for more than they
+    # are, as the report says.
+    report.assert_near("third", "alloc", 101 * 1048584, slack=101 * 64)
     # What is given back while rings are full is told later.
     for mark in ("first", "second", "third"):
         assert report.rows[mark]["live_bytes"] <= 2 * STRIDE, mark

@@ -774,7 +774,7 @@ def test_an_agent_that_cannot_work_says_why(any_python, run):
     """A limit on the size of files leaves no room for what is shared, but for the reason."""
     ran = run("--", "sh", "-c", 'ulimit -f 100; exec "$0" -c "import time; time.sleep(0.3); print(1)"', any_python.path)
     assert ran.result.stdout == "1\n"
-    said = [line for line in ran.result.stderr.splitlines() if line.startswith("strobe: ")]
+    said = [line for line in ran.result.stderr.splitlines() if line.startswith("strobe: the agent")]
     assert len(said) == 1 and "ulimit -f" in said[0] and "--no-agent" in said[0], said
 
 
