@@ -36,7 +36,8 @@ PERIOD_NS = 10**6
 # second. A thread that shares its processor misses some, for up to half a second of its CPU time: so programs go on until
 # they are seen.
 UNSAMPLED_NS = 60 * 10**6
-# From a thread's own last word to the end of its slot. What is counted twice is 100 ms and more.
+# From a thread's own last word to the end of its slot, where no interpreter is finalised in between. What is counted twice is
+# 100 ms and more.
 ENDING_NS = int(ENDING_S * NS_PER_S)
 
 # The bit of the agent's signal in the masks of /proc/PID/status.
@@ -50,31 +51,33 @@ def burn(seconds):
     while time.thread_time() < end:
         sum(range(500))
 
-# The region's file, and where in it this thread's slot is (src/wire/region.h).
-def find_slot():
+# The region's file (src/wire/region.h).
+def open_region():
     paths = ["%s/%d-%d.region" % (os.environ["STROBE_AGENT_FOLDER"], os.getpid(), number) for number in range(3)]
-    fd = os.open([path for path in paths if os.path.exists(path)][-1], os.O_RDONLY)
+    return os.open([path for path in paths if os.path.exists(path)][-1], os.O_RDONLY)
+
+# Where in it this thread's slot is.
+def find_slot(fd):
     slots = os.pread(fd, {SLOTS * SLOT_BYTES}, {SLOTS_OFFSET})
     own = struct.pack("II", {SLOT_LIVE}, threading.get_native_id())
     (place,) = [at for at in range(0, len(slots), {SLOT_BYTES}) if slots[at:at + 8] == own]
-    return fd, {SLOTS_OFFSET} + place
+    return {SLOTS_OFFSET} + place
 
 # Until the clock strikes after that: what is used then and is not told is little.
-def burn_until_seen(seconds):
+def burn_until_seen(seconds, region=None):
     burn(seconds)
-    fd, place = find_slot()
+    fd = open_region() if region is None else region
+    place = find_slot(fd)
     before = os.pread(fd, 8, place + 64)
     while os.pread(fd, 8, place + 64) == before:
         sum(range(500))
-    os.close(fd)
+    if region is None:
+        os.close(fd)
 
+# The moment is read first: a sample that is not later has no later time of the CPU clock either.
 def told():
-    return [threading.get_native_id(), time.thread_time_ns()]
-
-# How long this thread was ready, and others had the processors.
-def delay_ns():
-    with open("/proc/thread-self/schedstat") as file:
-        return int(file.read().split()[1])
+    now = time.monotonic_ns()
+    return [threading.get_native_id(), time.thread_time_ns(), now]
 """
 
 
@@ -96,15 +99,18 @@ class Told(ctypes.Structure):
 """
 
 
-def assert_sampled(thread, cpu_ns, paused_ns=0):
-    """The samples account for the CPU time that the thread had used when it looked at its clock itself."""
+def assert_sampled(thread, cpu_ns, time_ns=None):
+    """The samples account for the CPU time that the thread had used when it looked at its clock itself. When that was is to be
+    said of one that goes on: an interpreter that is finalised uses as much as it likes."""
     assert thread.lost == 0
-    assert cpu_ns - UNSAMPLED_NS < thread.fields["start_cpu_ns"] + thread.sampled_ns + paused_ns <= cpu_ns + ENDING_NS
     stamps = [(sample.time_ns, sample.cpu_ns) for sample in thread.samples]
     assert stamps == sorted(stamps)
+    samples = [sample for sample in thread.samples if time_ns is None or sample.time_ns <= time_ns]
+    assert samples
+    assert cpu_ns - UNSAMPLED_NS < samples[-1].cpu_ns <= cpu_ns + (ENDING_NS if time_ns is None else 0)
     # Each sample and each overrun is one period; the first may begin, and the last sample be written, within one.
-    periods = sum(1 + sample.overruns for sample in thread.samples)
-    assert abs(periods - (thread.sampled_ns + paused_ns) / PERIOD_NS) <= 2
+    periods = sum(1 + sample.overruns for sample in samples)
+    assert abs(periods - (samples[-1].cpu_ns - thread.fields["start_cpu_ns"]) / PERIOD_NS) <= 2
 
 
 def assert_ended(thread, cpu_ns):
@@ -138,10 +144,10 @@ print(json.dumps({"version": sys.hexversion, "ends": ends}))
     assert region.header["forked"] == 0
     assert region.header["no_slot"] == 0
     assert region.header["python_version"] == said["version"]
-    assert {thread.tid for thread in region.threads} == {tid for tid, _ in said["ends"]}
-    for tid, cpu_ns in said["ends"]:
-        assert_sampled(region.thread(tid), cpu_ns)
-    for tid, cpu_ns in said["ends"][:-1]:
+    assert {thread.tid for thread in region.threads} == {tid for tid, *_ in said["ends"]}
+    for tid, *end in said["ends"]:
+        assert_sampled(region.thread(tid), *end)
+    for tid, cpu_ns, _ in said["ends"][:-1]:
         assert_ended(region.thread(tid), cpu_ns)
 
 
@@ -159,10 +165,10 @@ burn(0.2)
 thread.join()
 """,
     )
-    tid, cpu_ns = watched.json()
+    tid, cpu_ns, time_ns = watched.json()
     assert cpu_ns < 50 * 10**6
     # The first comes at a random moment of the first period. How it ends may cost some more.
-    assert sum(sample.cpu_ns <= cpu_ns for sample in watched.region.thread(tid).samples) <= cpu_ns / PERIOD_NS + 1
+    assert sum(sample.time_ns <= time_ns for sample in watched.region.thread(tid).samples) <= cpu_ns / PERIOD_NS + 1
 
 
 def test_threads_come_and_go(python):
@@ -219,8 +225,9 @@ print(json.dumps({"ends": [[told.tid, told.cpu_ns] for told in ends], "cancelled
     region = watched.region
     assert said["timers"] == 1
     assert said["cancelled"] == (8 if "cancel" in how else 0)
-    assert {thread.tid for thread in region.threads} == {tid for tid, _ in said["ends"] + [said["main"]]}
-    assert_sampled(region.thread(said["main"][0]), said["main"][1])
+    assert {thread.tid for thread in region.threads} == {tid for tid, *_ in said["ends"] + [said["main"]]}
+    tid, *end = said["main"]
+    assert_sampled(region.thread(tid), *end)
     for tid, cpu_ns in said["ends"]:
         thread = region.thread(tid)
         if how == "async cancel":
@@ -310,14 +317,14 @@ def test_children(any_python, helper, tmp_path, child):
     watched = Watched(command=[any_python.path, script], env=environment)
     assert (watched.returncode, watched.stderr) == (0, b""), watched.stderr.decode()
     said = [json.loads(line) for line in watched.stdout.splitlines()]
-    pids = {pid for pid, _, _ in said}
+    pids = {pid for pid, *_ in said}
     assert len(pids) >= 2
     assert pids <= {region.header["pid"] for region in watched.regions.values()}
     for pid in pids:
-        times = [(tid, cpu_ns) for told_by, tid, cpu_ns in said if told_by == pid]
+        tid, *end = [words for told_by, *words in said if told_by == pid][-1]
         regions = watched.of_pid(pid)
         # An exec begins another region, in which the clock goes on.
-        assert_sampled(regions[-1].thread(times[-1][0]), times[-1][1])
+        assert_sampled(regions[-1].thread(tid), *end)
         if child == "fork and exec" and pid != watched.process.pid:
             assert [path for path in sorted(watched.regions) if path.startswith(f"{pid}-")] == [
                 f"{pid}-0.region",
@@ -357,11 +364,11 @@ work()
     said = [json.loads(line) for line in watched.stdout.splitlines()]
     assert len(said) == 5
     assert len(watched.regions) == 3
-    for pid, tid, cpu_ns in said:
+    for pid, tid, *end in said:
         (region,) = watched.of_pid(pid)
         assert region.header["forked"] == (pid != watched.process.pid)
         assert region.header["state"] == ENDED
-        assert_sampled(region.thread(tid), cpu_ns)
+        assert_sampled(region.thread(tid), *end)
 
 
 def is_ignored(number):
@@ -389,8 +396,8 @@ def test_ends(python, end, returncode, state):
     assert watched.returncode == returncode, watched.stderr.decode()
     assert watched.stderr == b""
     assert watched.region.header["state"] == state
-    tid, cpu_ns = json.loads(watched.stdout)
-    assert_sampled(watched.region.thread(tid), cpu_ns)
+    tid, *end = json.loads(watched.stdout)
+    assert_sampled(watched.region.thread(tid), *end)
 
 
 def test_last_words_before_an_exec(python):
@@ -405,7 +412,7 @@ print(json.dumps(told()), flush=True)
 os.execve("/bin/true", ["true"], {})
 """
     watched = Watched(python, COMMON + code)
-    tid, cpu_ns = watched.json()
+    tid, cpu_ns, _ = watched.json()
     assert watched.region.header["state"] == SAMPLING
     assert cpu_ns <= watched.region.thread(tid).samples[-1].cpu_ns < cpu_ns + ENDING_NS
 
@@ -449,14 +456,15 @@ import mmap
 memory = mmap.mmap(-1, {size})
 zero = os.open('/dev/zero', os.O_RDONLY)
 counts = [os.readv(zero, [memory]), len(os.getrandom(8 << 20))]
+burn_until_seen(0)
 print(json.dumps([counts, told()]), flush=True)
 # Giving the memory back would take its time, too.
 os._exit(0)
 """,
     )
-    counts, (tid, cpu_ns) = watched.json()
+    counts, (tid, *end) = watched.json()
     assert counts == [size, 8 << 20]
-    assert_sampled(watched.region.thread(tid), cpu_ns)
+    assert_sampled(watched.region.thread(tid), *end)
 
 
 def test_the_programs_own_timers(python):
@@ -498,7 +506,8 @@ print(json.dumps({"counts": {int(k): v for k, v in counts.items()}, "woken": sor
     assert counts.pop(signal.SIGRTMAX) == counts.pop(signal.SIGRTMIN) == 1
     assert set(said["woken"]) >= {signal.SIGPROF, signal.SIGALRM}
     assert all(5 <= count for count in counts.values())
-    assert_sampled(watched.region.thread(said["end"][0]), said["end"][1])
+    tid, *end = said["end"]
+    assert_sampled(watched.region.thread(tid), *end)
 
 
 @pytest.mark.parametrize("command", [["ls", "/"], ["sh", "-c", "echo $0; cat /proc/self/timers"], ["env", "-i", "true"]])
@@ -589,8 +598,8 @@ with open('/proc/self/maps') as file:
     assert (watched.returncode, watched.stderr) == (0, b""), watched.stderr.decode()
     said = [json.loads(line) for line in watched.stdout.splitlines()]
     threads = {thread.tid: thread for region in watched.regions.values() for thread in region.threads}
-    for tid, cpu_ns in said:
-        assert_sampled(threads[tid], cpu_ns)
+    for tid, *end in said:
+        assert_sampled(threads[tid], *end)
 
 
 def test_threads_without_a_descriptor_left(any_python, tmp_path):
@@ -600,17 +609,19 @@ def test_threads_without_a_descriptor_left(any_python, tmp_path):
         COMMON
         + """
 import resource
+# Open already, it stays so.
+region = open_region()
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
 def work():
-    burn(0.1)
+    burn_until_seen(0.1, region)
     print(json.dumps(told()))
 thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 """,
     )
-    tid, cpu_ns = watched.json()
-    assert_sampled(watched.region.thread(tid), cpu_ns)
+    tid, *end = watched.json()
+    assert_sampled(watched.region.thread(tid), *end)
 
 
 def test_paused(any_python):
@@ -621,41 +632,68 @@ def test_paused(any_python):
 import ctypes
 agent = ctypes.CDLL(sys.argv[1])
 assert not agent.strobe_agent_is_sampling()
+def told_twice(change):
+    before = told()[1:]
+    change()
+    return before, told()[1:]
 burn(0.2)
-before = told()[1]
-agent.strobe_agent_start()
+started = told_twice(agent.strobe_agent_start)
 assert agent.strobe_agent_is_sampling()
+burn_until_seen(0.2)
+seen = told()[1:]
+stopped = told_twice(agent.strobe_agent_stop)
 burn(0.2)
-agent.strobe_agent_stop()
-between = told()[1]
-burn(0.2)
-again = told()[1]
-agent.strobe_agent_start()
-burn(0.2)
-print(json.dumps([before, between, again, told()[1], delay_ns()]))
+again = told_twice(agent.strobe_agent_start)
+burn_until_seen(0)
+seen_again = told()[1:]
+burn_until_seen(0.2)
+print(json.dumps([started, seen, stopped, again, seen_again, told()[1:]]))
 """,
         str(AGENT),
         env={"STROBE_AGENT_PAUSED": "1"},
     )
-    before, between, again, end, delay_ns = watched.json()
+    started, seen, stopped, again, seen_again, end = watched.json()
     thread = watched.region.main
-    on_ns = between - before + end - again
-    # A pause counts from one tick to another, and those that miss a thread do so while it waits for its processor.
-    unsampled_ns = UNSAMPLED_NS + delay_ns
-    assert on_ns - unsampled_ns < thread.sampled_ns <= on_ns + ENDING_NS + delay_ns
-    # No sample stands for more than a few ticks: nothing that was paused is charged to one.
-    stamps = [thread.fields["start_cpu_ns"]] + [sample.cpu_ns for sample in thread.samples]
-    assert max(b - a for a, b in zip(stamps, stamps[1:])) < unsampled_ns
+    assert thread.lost == 0
+    start_cpu_ns = thread.fields["start_cpu_ns"]
+
+    def sampled_until(moment):
+        return [sample for sample in thread.samples if sample.time_ns <= moment[1]]
+
+    def used_ns(begin, end):
+        """The least and the most CPU time between two changes: each was made somewhere between two looks at the clock."""
+        return end[0][0] - begin[1][0], end[1][0] - begin[0][0]
+
+    # Nothing is seen while sampling is paused.
+    assert not sampled_until(started[0])
+    assert len(sampled_until(stopped[1])) == len(sampled_until(again[0]))
+    # The account of the thread that makes a change is exact, whenever the clock struck: what its first sample after a pause
+    # stands for is what it has used since the pause, and since the last sample before it, and nothing of the pause itself.
+    first, *_ = sampled_until(seen)
+    assert 0 <= first.cpu_ns - start_cpu_ns <= seen[0] - started[0][0]
+    before = sampled_until(stopped[1])
+    first = sampled_until(seen_again)[len(before)]
+    least_ns, most_ns = used_ns(started, stopped)
+    assert least_ns <= first.cpu_ns - start_cpu_ns <= most_ns + seen_again[0] - again[0][0]
+    # And what is not paused is there.
+    on_ns = used_ns(started, (end, end))[1] - used_ns(stopped, again)[0]
+    assert on_ns - UNSAMPLED_NS < sampled_until(end)[-1].cpu_ns - start_cpu_ns <= on_ns
 
 
-def test_paused_from_outside(any_python):
+def test_paused_from_outside(any_python, helper):
     watched = Watched(
         any_python,
-        COMMON
+        with_helper(helper)
         + """
 for line in sys.stdin:
     burn(0.2)
-    print(json.dumps([told()[1], delay_ns()]), flush=True)
+    # A thread learns of a change when its clock strikes, and counts from one strike to another: little is used from the last
+    # one to the change, and to the next one after it.
+    helper.burn_until_tick()
+    seen = told()[1:]
+    burn(0.2)
+    helper.burn_until_tick()
+    print(json.dumps([seen, told()[1:]]), flush=True)
 """,
         stdin=subprocess.PIPE,
         wait=False,
@@ -671,11 +709,17 @@ for line in sys.stdin:
     watched.end()
     assert (watched.returncode, watched.stderr) == (0, b"")
     thread = watched.region.main
-    paused_ns = times[2][0] - times[0][0]
-    unsampled_ns = UNSAMPLED_NS + times[3][1]
-    assert abs(thread.fields["start_cpu_ns"] + thread.sampled_ns + paused_ns - times[3][0]) < unsampled_ns
-    stamps = [sample.cpu_ns for sample in thread.samples]
-    assert max(b - a for a, b in zip(stamps, stamps[1:])) < unsampled_ns
+    assert thread.lost == 0
+    (_, sampled), _, (_, paused), (seen, end) = times
+    paused_ns = paused[0] - sampled[0]
+    before = [sample for sample in thread.samples if sample.time_ns <= sampled[1]]
+    assert before == [sample for sample in thread.samples if sample.time_ns <= paused[1]]
+    assert sampled[0] - UNSAMPLED_NS < before[-1].cpu_ns <= sampled[0]
+    # The first sample after the pause is charged with nothing of it, and the last with nothing less than all the rest.
+    after = [sample for sample in thread.samples if paused[1] < sample.time_ns <= end[1]]
+    assert after[0].time_ns <= seen[1]
+    assert after[0].cpu_ns <= seen[0] - paused_ns + UNSAMPLED_NS
+    assert abs(after[-1].cpu_ns - (end[0] - paused_ns)) < UNSAMPLED_NS
 
 
 def test_nobody_reads(any_python):

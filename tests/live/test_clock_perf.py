@@ -67,7 +67,7 @@ os._exit(0)
 """,
         env=PERF,
     )
-    counts, (tid, cpu_ns) = watched.json()
+    counts, (tid, cpu_ns, _) = watched.json()
     assert counts == [size, 8 << 20]
     thread = watched.region.thread(tid)
     assert thread.samples and thread.samples[-1].cpu_ns <= cpu_ns + 10**7
@@ -79,7 +79,7 @@ def test_as_often_as_can_be(any_python):
     watched = Watched(
         any_python, COMMON + "burn(0.2)\nprint(json.dumps(told()))", env={**PERF, "STROBE_AGENT_PERIOD_NS": "1"}
     )
-    tid, cpu_ns = watched.json()
+    tid, cpu_ns, _ = watched.json()
     assert watched.region.thread(tid).samples and cpu_ns < 10**9
 
 
@@ -140,7 +140,7 @@ def test_threads_and_children(any_python):
     # One for each thread that lives.
     assert events == 1
     assert len(said) == 4
-    for pid, tid, cpu_ns in said:
+    for pid, tid, cpu_ns, _ in said:
         threads = [region.thread(tid) for region in watched.of_pid(pid)]
         samples = [sample for thread in threads for sample in thread.samples]
         assert abs(samples[-1].cpu_ns - cpu_ns) < 60 * 10**6 or len(threads) > 1
@@ -179,11 +179,11 @@ def test_where_they_are_forbidden(tmp_path):
 def test_a_thread_that_gets_none(any_python):
     """It has its CPU clock all the same."""
     watched = Watched(
-        any_python, COMMON + "burn(0.3)\nprint(json.dumps(told()))", env=PERF, preexec_fn=forbid
+        any_python, COMMON + "burn_until_seen(0.3)\nprint(json.dumps(told()))", env=PERF, preexec_fn=forbid
     )
-    tid, cpu_ns = watched.json()
+    tid, *end = watched.json()
     assert (watched.region.header["state"], watched.region.header["no_event"]) == (ENDED, 1)
-    assert_sampled(watched.region.thread(tid), cpu_ns)
+    assert_sampled(watched.region.thread(tid), *end)
 
 
 WITHOUT_DESCRIPTORS = COMMON + """
