@@ -28,7 +28,10 @@ CORNERS = """
 import ctypes, time
 corners = ctypes.CDLL(os.environ['CORNERS']) #constructor
 corners.corners_thread.restype = ctypes.c_void_p
-assert corners.corners_churn(1000) > 0
+handled = corners.corners_churn(1000)
+assert handled > 0
+with open('handled', 'w') as file:
+    file.write(str(handled))
 blocks = [corners.corners_thread() for i in range(3)] #native
 def work():
     corners.corners_mark_thread()
@@ -49,11 +52,12 @@ end = bytearray(3145739) #end
 """
 
 
-def test_corners(python, run, corners):
+def test_corners(python, run, corners, tmp_path):
     """A handler, a constructor of a library that is loaded, destructors of threads' values, handlers around fork."""
     report = run(python, CORNERS, env={"CORNERS": str(corners)})
-    # A handler that interrupts the agent's own has to go without.
-    assert report.memory["lost_records"] <= 10
+    # A handler that interrupts the agent's own has to go without: few of those that ran do, and the more run the more do.
+    handled = int((tmp_path / "handled").read_text())
+    assert report.memory["lost_records"] <= 10 + handled // 20, handled
     report.assert_exact("native", "alloc", 3 * 3000017, small_bytes=32 << 10)
     report.assert_exact("native", "live", 3 * 3000017, small_bytes=32 << 10)
     # ctypes calls dlopen from its own source text, in the program's name; the loader needs something, too.
