@@ -55,7 +55,8 @@ def test_depths_do_not_mix(python, tmp_path, blocking):
     options = ["--blocking", "-r", BLOCKING_RATE_HZ] if blocking else ["-r", RATE_HZ]
     with Target(python, "up_and_down.py", DEPTH, ROUNDS) as target:
         wait_ns = read_wait_ns(target.pid)
-        done = strobe("attach", *options, "-d", SECONDS, "--all", "-f", "collapsed", *LOOKS, "-o", report, target.pid)
+        options += ["-d", SECONDS, "--all", "-f", "collapsed", *LOOKS, "-o", report]
+        done = strobe("attach", *options, target.pid, cwd=tmp_path)
         wait_ns = read_wait_ns(target.pid) - wait_ns
         assert done.returncode == 0, done
     stacks = list(collapsed_stacks(report))
@@ -75,7 +76,8 @@ def test_a_look_is_one_read(python, tmp_path):
     options = ["-r", RATE_HZ, "-d", SECONDS, "-f", "json", "-o", report]
     with Target(python, "up_and_down.py", DEPTH, ROUNDS) as target:
         command = ["strace", "-f", "-e", "trace=pread64,process_vm_readv", "-o", calls, STROBE, "attach", *options]
-        subprocess.run([*map(str, command), str(target.pid)], check=True, timeout=60, capture_output=True, env=TRACED)
+        command = [*map(str, command), str(target.pid)]
+        subprocess.run(command, check=True, timeout=60, capture_output=True, env=TRACED, cwd=tmp_path)
     samples = json.loads(report.read_text())["samples"]["taken"]
     reads = sum(1 for line in calls.open() if "pread64(" in line or "process_vm_readv(" in line)
     # On a busy machine there are few, and the program is as good as stopped.
