@@ -263,10 +263,11 @@ def test_threads_that_come_and_go(python, tmp_path):
     assert set(coming) <= {f"comes {i}" for i in range(200)}
     assert len(set(coming)) == len(coming)
     # A round is 25 threads with 2 ms of CPU time each, one after the other where there is a GIL. So many of them as strobe is
-    # kept waiting for may be missed; and besides one round, those that are met when they have no names any more.
+    # kept waiting for may be missed; and besides parts of two rounds, those that are met when they have no names any more or
+    # have ended: of 300 runs under a load of 5 on two processors the worst missed 30.
     round_s = 0.05 / (min(25, len(os.sched_getaffinity(0))) if python.free_threaded else 1)
     kept_s = seen["samples"]["missed"] / seen["rate_hz"]
-    assert len(coming) >= 200 - 25 * (1 + kept_s / round_s), kept_s
+    assert len(coming) >= 200 - 25 * (2 + kept_s / round_s), kept_s
     assert names.count("MainThread") == 1
     # Who is gone when it is to be found out which thread it was, is not listed.
     identities = [thread["native_id"] for thread in seen["threads"]]
