@@ -24,7 +24,7 @@ struct target {
     struct agent_memory memory;
     struct sample_counters counters;
     uint64_t unseen_ns;
-    struct agent_looks looks;
+    struct sample_looks looks;
     struct agent_reading reading;
 };
 

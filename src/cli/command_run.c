@@ -219,12 +219,12 @@ static void say_complaints(struct agent_session *agents) {
 static void say_far_between(const struct agent_session *agents) {
     static const uint64_t far_ns = 50 * NS_PER_MS;
     enum { SHARE = 50 };
-    const struct agent_looks looks = agent_session_looks(agents);
+    const struct sample_looks looks = agent_session_looks(agents);
     if (looks.longest_ns >= far_ns && looks.longest_ns >= looks.cpu_ns / SHARE)
-        cli_say(
-            "one look stands for %.0f ms of CPU time, %.0f %% of all, as other programs kept the processors busy: so "
-            "much may be another line's; measure for longer, or on a quieter machine",
-            (double)looks.longest_ns / (double)NS_PER_MS, 100.0 * (double)looks.longest_ns / (double)looks.cpu_ns);
+        cli_say("one look stands for %.0f ms of CPU time, %.0f %% of all, as happens while other programs keep the "
+                "processors "
+                "busy: so much may be another line's; measure for longer, or on a quieter machine",
+                (double)looks.longest_ns / (double)NS_PER_MS, 100.0 * (double)looks.longest_ns / (double)looks.cpu_ns);
 }
 
 /* What a command did is its own affair; what strobe could not do is said, and does not change the exit status. */

@@ -24,7 +24,7 @@ struct agent_process {
     uint64_t no_slot_seen, no_event_seen;
     uint32_t thread_count;
     uint64_t unseen_ns, stride_ns; /* as agent_reading has them */
-    struct agent_looks looks;
+    struct sample_looks looks;
     unsigned exec_count; /* of `process`, when it was opened */
     bool hidden;         /* it is there, but may not be looked at */
     bool told;           /* the sink knows of it */

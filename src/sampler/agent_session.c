@@ -50,7 +50,7 @@ struct agent_session {
     uint32_t last_serial;
     struct code_files *code_files;
     uint64_t from_ns, now_ns, alive_ns, searched_ns;
-    struct agent_looks looks; /* at the processes that have ended */
+    struct sample_looks looks; /* at the processes that have ended */
     void *scratch;
     enum status news_status; /* of what the folder's callback could not return */
     char complaints[MAX_COMPLAINTS][COMPLAINT_BYTES];
@@ -105,7 +105,7 @@ void agent_session_ignore_others(struct agent_session *session, pid_t pid) {
     session->only_pid = pid;
 }
 
-struct agent_looks agent_session_looks(const struct agent_session *session) {
+struct sample_looks agent_session_looks(const struct agent_session *session) {
     return session->looks;
 }
 

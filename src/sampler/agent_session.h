@@ -36,7 +36,7 @@ void agent_session_note_missed(struct agent_session *session, pid_t pid, bool ce
 enum status agent_session_await_last(struct agent_session *session) MUST_USE;
 
 /* How well the CPU time of those that have ended was looked at. */
-struct agent_looks agent_session_looks(const struct agent_session *session);
+struct sample_looks agent_session_looks(const struct agent_session *session);
 /* How many processes there were. */
 uint32_t agent_session_process_count(const struct agent_session *session);
 /* What the user should know of (an agent that has switched itself off), one line each; NULL: no more. Valid until the

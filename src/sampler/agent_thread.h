@@ -27,7 +27,7 @@ struct agent_reading {
     bool native_boundaries;
     bool free_threaded;
     uint64_t *unseen_ns; /* CPU time of threads that ended before their clock had struck once */
-    struct agent_looks *looks;
+    struct sample_looks *looks;
     uint64_t stride_ns;       /* the CPU time between two strokes of a thread's clock */
     uint64_t from_ns, now_ns; /* nothing in the rings is older or newer */
     void *scratch;            /* WIRE_RING_BYTES, aligned: where a record is copied to before it is looked at */

@@ -70,7 +70,7 @@ struct sample_counters {
 };
 
 /* How well CPU time was looked at. */
-struct agent_looks {
+struct sample_looks {
     uint64_t cpu_ns;     /* all of it; */
     uint64_t longest_ns; /* the most that one look stands for */
 };

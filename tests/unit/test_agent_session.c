@@ -15,6 +15,14 @@
 
 #include <cmocka.h>
 
+/* A session, and a producer that it is going to find. */
+static struct agent_session *open_with(struct seen *seen, struct producer *producer) {
+    struct agent_session *session = fed_session_open(seen);
+    producer_make(producer, session, 0);
+    producer_publish(producer);
+    return session;
+}
+
 static void test_stacks_and_weights(void **state) {
     (void)state;
     static struct seen seen;
@@ -62,10 +70,8 @@ static void test_code_is_told_apart(void **state) {
     (void)state;
     static struct seen seen;
     struct producer producer;
-    struct agent_session *session = fed_session_open(&seen);
+    struct agent_session *session = open_with(&seen, &producer);
     const struct wire_frame frame[] = {{0x1000, 0, WIRE_FRAME_PYTHON}};
-    producer_make(&producer, session, 0);
-    producer_publish(&producer);
     producer_start_thread(&producer, 0, 0);
     producer_start_thread(&producer, 3, 0);
     producer_put_code(&producer, 0, 0x1000, "first", 1);
@@ -94,9 +100,7 @@ static void test_what_is_lost_is_a_gap(void **state) {
     (void)state;
     static struct seen seen;
     struct producer producer;
-    struct agent_session *session = fed_session_open(&seen);
-    producer_make(&producer, session, 0);
-    producer_publish(&producer);
+    struct agent_session *session = open_with(&seen, &producer);
     producer_start_thread(&producer, 0, 0);
     producer_put_code(&producer, 0, 0x1000, "leaf", 1);
     producer_put_sample(&producer, 0, 10, 2, (const struct wire_frame[]){{0x1000, 0, WIRE_FRAME_PYTHON}}, 1, 0);
@@ -118,9 +122,7 @@ static void test_short_threads(void **state) {
     (void)state;
     static struct seen seen;
     struct producer producer;
-    struct agent_session *session = fed_session_open(&seen);
-    producer_make(&producer, session, 0);
-    producer_publish(&producer);
+    struct agent_session *session = open_with(&seen, &producer);
     for (uint32_t i = 0; i < 3; i++)
         producer_start_thread(&producer, i, 100);
     fed_session_drain(session);
@@ -150,9 +152,7 @@ static void test_far_between(void **state) {
     (void)state;
     static struct seen seen;
     struct producer producer;
-    struct agent_session *session = fed_session_open(&seen);
-    producer_make(&producer, session, 0);
-    producer_publish(&producer);
+    struct agent_session *session = open_with(&seen, &producer);
     producer_start_thread(&producer, 0, 0);
     producer_put_code(&producer, 0, 0x1000, "work", 1);
     const uint64_t clock_ms[] = {300, 304, 404, 414};
@@ -170,9 +170,7 @@ static void test_a_program_that_execs_is_another(void **state) {
     (void)state;
     static struct seen seen;
     struct producer first, second;
-    struct agent_session *session = fed_session_open(&seen);
-    producer_make(&first, session, 0);
-    producer_publish(&first);
+    struct agent_session *session = open_with(&seen, &first);
     producer_start_thread(&first, 0, 0);
     fed_session_drain(session);
     producer_put_code(&first, 0, 0x1000, "last_words", 1);
@@ -331,9 +329,7 @@ static void test_a_region_that_is_cut_short(void **state) {
     (void)state;
     static struct seen seen;
     struct producer producer;
-    struct agent_session *session = fed_session_open(&seen);
-    producer_make(&producer, session, 0);
-    producer_publish(&producer);
+    struct agent_session *session = open_with(&seen, &producer);
     producer_start_thread(&producer, 0, 0);
     producer_put_code(&producer, 0, 0x1000, "name", 1);
     producer_put_sample(&producer, 0, 10, 0, (const struct wire_frame[]){{0x1000, 0, WIRE_FRAME_PYTHON}}, 1, 0);
